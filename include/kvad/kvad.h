@@ -1,0 +1,433 @@
+/* kvad: a GPT inference engine whose heart is the KV cache.   The whole public API.
+ *
+ * Objects, in the order a program meets them:
+ *
+ *   kvad_model      immutable weights; reference counted; shared by engines and threads
+ *   kvad_tokenizer  text <-> token ids; immutable; reference counted
+ *   kvad_threads    a pool of workers; shareable between engines
+ *   kvad_engine     owns all memory of steps and of the KV cache
+ *   kvad_sequence   one text in the cache; kvad_eval() appends tokens and gives logits (the low
+ * level) kvad_sampler    logits and history in, probabilities or a token out; usable alone
+ *   kvad_request    prompt in, events out; kvad_engine_step() moves all requests (the high level)
+ *
+ * Rules that hold everywhere
+ *   errors    functions return enum kvad_status; `err` may be NULL, else it gets one line for
+ * people. Out-parameters are written only on success. Nothing prints, exits or aborts. options   a
+ * struct whose first field is its size: always call kvad_*_options_init() first. strings   UTF-8,
+ * NUL-terminated; byte ranges are (pointer, size). Inputs are borrowed for the call only. threads
+ * a model, tokenizer and threads handle may be used from any thread. An engine with its sequences
+ * and requests belongs to one thread at a time, except where a function says otherwise. bits logits
+ * do not depend on cache policy, chunks, batch, threads or CPU (docs/numerics.md).
+ */
+#ifndef KVAD_KVAD_H
+#define KVAD_KVAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVAD_VERSION_MAJOR 0
+#define KVAD_VERSION_MINOR 1
+#define KVAD_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define KVAD_API __attribute__((visibility("default")))
+#else
+#define KVAD_API
+#endif
+
+/* ------------------------------------------------------------------ status, errors, memory, logs
+ */
+
+/* One list gives the enum, the names and the texts. */
+#define KVAD_STATUS_LIST(X)                                                                        \
+    X(OK, "success")                                                                               \
+    X(ERR_ARGUMENT, "invalid argument")                                                            \
+    X(ERR_NO_MEMORY, "out of memory")                                                              \
+    X(ERR_IO, "cannot read or write")                                                              \
+    X(ERR_NOT_FOUND, "not found")                                                                  \
+    X(ERR_FORMAT, "malformed file")                                                                \
+    X(ERR_UNSUPPORTED, "unsupported")                                                              \
+    X(ERR_NO_BLOCKS, "no free KV blocks")                                                          \
+    X(ERR_CONTEXT_FULL, "context is full")                                                         \
+    X(ERR_NOT_FINITE, "logits are not finite")                                                     \
+    X(ERR_CANCELLED, "cancelled")
+
+enum kvad_status {
+#define KVAD_STATUS_ENUM(name, text) KVAD_##name,
+    KVAD_STATUS_LIST(KVAD_STATUS_ENUM)
+#undef KVAD_STATUS_ENUM
+};
+
+/** An error for people: what, where, why, what to do; one line without a newline. */
+struct kvad_error {
+    enum kvad_status status;
+    char text[512];
+};
+
+/** Version of the library in use, "0.1.0". */
+KVAD_API const char *kvad_version(void);
+/** Short text of a status ("out of memory"), never NULL. */
+KVAD_API const char *kvad_status_text(enum kvad_status status);
+
+/** Where memory comes from. `allocate` returns `size` bytes aligned to `alignment` (a power of two,
+ * at least 16) or NULL; `release` gets the same size. Both may be called from any thread. */
+struct kvad_allocator {
+    void *(*allocate)(void *user, size_t size, size_t alignment);
+    void (*release)(void *user, void *memory, size_t size);
+    void *user;
+};
+
+enum kvad_log_level { KVAD_LOG_ERROR, KVAD_LOG_WARNING, KVAD_LOG_INFO, KVAD_LOG_DEBUG };
+
+/** Where messages go: one line without a newline. A NULL `write` (the default) is silence. */
+struct kvad_log {
+    void (*write)(void *user, enum kvad_log_level level, const char *text);
+    void *user;
+};
+
+/** Called during long work with bytes done and in all; returning false cancels
+ * (KVAD_ERR_CANCELLED). */
+struct kvad_progress {
+    bool (*report)(void *user, uint64_t done, uint64_t total);
+    void *user;
+};
+
+/* ------------------------------------------------------------------ tokenizer */
+
+struct kvad_tokenizer;
+
+enum kvad_encode_flags {
+    KVAD_ENCODE_SPECIAL =
+        1 /* special text such as <|endoftext|> becomes its id; without it, plain text */
+};
+
+/** Open a tokenizer: a folder with tokenizer.json, or vocab.json + merges.txt, or meta.pkl, or one
+ * such file. `allocator` may be NULL. The caller owns one reference. */
+KVAD_API enum kvad_status kvad_tokenizer_open(const char *path,
+                                              const struct kvad_allocator *allocator,
+                                              struct kvad_tokenizer **out, struct kvad_error *err);
+KVAD_API struct kvad_tokenizer *kvad_tokenizer_retain(struct kvad_tokenizer *tokenizer);
+/** Give a reference back and write NULL; NULL is allowed. */
+KVAD_API void kvad_tokenizer_release(struct kvad_tokenizer **tokenizer);
+/** Number of ids: every id is in [0, size). */
+KVAD_API uint32_t kvad_tokenizer_size(const struct kvad_tokenizer *tokenizer);
+/** Id that ends a text (<|endoftext|>), or -1 if the vocabulary has none. */
+KVAD_API int32_t kvad_tokenizer_eos(const struct kvad_tokenizer *tokenizer);
+/** Text to ids. Writes at most `capacity` ids; *n_ids is the number that the text needs (call again
+ * with more room). Invalid UTF-8 is kept byte for byte (byte-level BPE) or refused (character
+ * vocabularies: KVAD_ERR_ARGUMENT names the character and its byte offset). Linear in `size`. */
+KVAD_API enum kvad_status kvad_tokenizer_encode(const struct kvad_tokenizer *tokenizer,
+                                                const char *text, size_t size, unsigned flags,
+                                                int32_t *ids, size_t capacity, size_t *n_ids,
+                                                struct kvad_error *err);
+/** Bytes of one id, borrowed from the tokenizer, not NUL-terminated; may be part of a UTF-8
+ * character. KVAD_ERR_ARGUMENT if id is outside [0, size). */
+KVAD_API enum kvad_status kvad_tokenizer_piece(const struct kvad_tokenizer *tokenizer, int32_t id,
+                                               const char **bytes, size_t *size,
+                                               struct kvad_error *err);
+
+/* ------------------------------------------------------------------ model */
+
+struct kvad_model;
+
+enum kvad_activation {
+    KVAD_ACTIVATION_AUTO, /* what the file says, or its family's habit */
+    KVAD_ACTIVATION_GELU_TANH,
+    KVAD_ACTIVATION_GELU_ERF,
+    KVAD_ACTIVATION_RELU,
+    KVAD_ACTIVATION_SILU,
+    KVAD_ACTIVATION_TANH,
+    KVAD_ACTIVATION_SIGMOID,
+    KVAD_ACTIVATION_QUICK_GELU,
+    KVAD_ACTIVATION_LINEAR
+};
+
+struct kvad_model_options {
+    size_t struct_size;
+    struct kvad_allocator allocator; /* allocate NULL: malloc */
+    struct kvad_log log;
+    struct kvad_progress progress;
+    const char *tokenizer_path;      /* NULL: look beside the model, then in local caches */
+    enum kvad_activation activation; /* overrides the file */
+    uint32_t n_heads;                /* 0: from the file; needed for files that do not say */
+    bool no_tokenizer;               /* do not look for one */
+};
+
+struct kvad_model_info {
+    char family[32]; /* "gpt2", "nanogpt", "mingpt", ... */
+    uint32_t n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff;
+    uint32_t n_vocab;  /* rows of the head: length of a logits row */
+    uint32_t n_tokens; /* ids that may be sampled: tokenizer size, at most n_vocab */
+    uint32_t n_ctx;    /* length of the position table */
+    enum kvad_activation activation;
+    float norm_eps;
+    bool head_tied, has_bias;
+    int32_t eos; /* -1: none */
+    uint64_t n_parameters;
+    uint64_t weight_bytes;       /* in memory, packed */
+    uint64_t kv_bytes_per_token; /* all layers, K and V, float32 */
+};
+
+KVAD_API void kvad_model_options_init(struct kvad_model_options *options);
+/** Load a model: a folder, a file (ckpt.pt, model.safetensors, pytorch_model.bin, ...index.json) or
+ * a name in the local Hugging Face cache ("gpt2"). Every parameter is set from the file or the load
+ * is refused by name. */
+KVAD_API enum kvad_status kvad_model_load(const char *path,
+                                          const struct kvad_model_options *options,
+                                          struct kvad_model **out, struct kvad_error *err);
+/** The same from one file's bytes (safetensors or torch). `config_json` is the text of config.json,
+ * or NULL for files that carry their configuration. The bytes are not needed after the call. */
+KVAD_API enum kvad_status kvad_model_load_memory(const void *data, size_t size,
+                                                 const char *config_json,
+                                                 const struct kvad_model_options *options,
+                                                 struct kvad_model **out, struct kvad_error *err);
+/** What loading `path` would give and cost; reads headers only, allocates no weights. */
+KVAD_API enum kvad_status kvad_model_inspect(const char *path,
+                                             const struct kvad_model_options *options,
+                                             struct kvad_model_info *info, struct kvad_error *err);
+KVAD_API struct kvad_model *kvad_model_retain(struct kvad_model *model);
+KVAD_API void kvad_model_release(struct kvad_model **model);
+KVAD_API void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info *info);
+/** The tokenizer found with the model, borrowed, or NULL (token ids still work). */
+KVAD_API struct kvad_tokenizer *kvad_model_tokenizer(const struct kvad_model *model);
+
+/* ------------------------------------------------------------------ threads */
+
+struct kvad_threads;
+
+/** A pool of `n` workers including the caller; 0 means min(physical cores, affinity, cgroup quota).
+ */
+KVAD_API enum kvad_status kvad_threads_create(unsigned n, const struct kvad_allocator *allocator,
+                                              struct kvad_threads **out, struct kvad_error *err);
+KVAD_API struct kvad_threads *kvad_threads_retain(struct kvad_threads *threads);
+KVAD_API void kvad_threads_release(struct kvad_threads **threads);
+KVAD_API unsigned kvad_threads_count(const struct kvad_threads *threads);
+
+/* ------------------------------------------------------------------ engine, sequences, eval */
+
+struct kvad_engine;
+struct kvad_sequence;
+
+/** Where the rows of a growing cache live (docs/architecture.md). Every policy gives the same bits.
+ */
+enum kvad_cache_policy {
+    KVAD_CACHE_PAGED,  /* blocks of a pool, a table per sequence */
+    KVAD_CACHE_STATIC, /* one reservation of the whole context per sequence */
+    KVAD_CACHE_GROW,   /* a fresh area and a full copy per append: what torch.cat does */
+    KVAD_CACHE_NONE    /* nothing is kept: requests send the whole window again at every token */
+};
+
+struct kvad_engine_options {
+    size_t struct_size;
+    struct kvad_allocator allocator;
+    struct kvad_log log;
+    struct kvad_threads
+        *threads;       /* borrowed reference is retained; NULL: a pool of n_threads is made */
+    unsigned n_threads; /* 0: automatic */
+    enum kvad_cache_policy cache;
+    uint32_t n_ctx;          /* longest sequence; 0: the model's */
+    uint32_t n_sequences;    /* sequences that can be alive at once; 0: 1 */
+    uint32_t n_batch_tokens; /* rows computed at once, larger inputs are cut; 0: 512 */
+    uint32_t block_tokens;   /* tokens per KV block: 16, 32, 64, 128, 256; 0: 16 */
+    uint64_t kv_bytes;       /* size of the paged pool; 0: enough for n_sequences of n_ctx tokens */
+    const char *cpu; /* "portable", "avx2", ...: highest kernel level used; NULL: the best */
+};
+
+/** One sequence's part of a step. Results go to memory of the caller. */
+struct kvad_eval_item {
+    struct kvad_sequence *sequence;
+    const int32_t *tokens; /* [n_tokens] appended to the sequence */
+    size_t n_tokens;
+    const size_t
+        *rows;     /* ascending rows of `tokens` whose logits are wanted; NULL: the last n_rows */
+    size_t n_rows; /* 0: no logits */
+    float *logits; /* [n_rows][n_vocab] */
+    float *hidden; /* NULL, or [n_layers + 1][n_tokens][d_model]: embedding, then after each layer;
+                      the last one after the final norm */
+};
+
+struct kvad_engine_info {
+    char cpu[16]; /* kernel level in use */
+    unsigned n_threads;
+    uint32_t n_ctx, block_tokens, n_blocks;
+    uint64_t step_bytes;    /* reserved at open for a step */
+    uint64_t kv_bytes;      /* cache memory held now */
+    uint64_t kv_bytes_peak; /* most ever held */
+};
+
+KVAD_API void kvad_engine_options_init(struct kvad_engine_options *options);
+KVAD_API enum kvad_status kvad_engine_open(struct kvad_model *model,
+                                           const struct kvad_engine_options *options,
+                                           struct kvad_engine **out, struct kvad_error *err);
+/** Close and write NULL. Sequences and requests of this engine must be gone. */
+KVAD_API void kvad_engine_close(struct kvad_engine **engine);
+KVAD_API void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_info *info);
+
+KVAD_API enum kvad_status kvad_sequence_create(struct kvad_engine *engine,
+                                               struct kvad_sequence **out, struct kvad_error *err);
+KVAD_API void kvad_sequence_destroy(struct kvad_sequence **sequence);
+KVAD_API size_t kvad_sequence_length(const struct kvad_sequence *sequence);
+/** Forget all tokens from `length` on; length <= current length. Memory goes back at once. */
+KVAD_API enum kvad_status kvad_sequence_truncate(struct kvad_sequence *sequence, size_t length,
+                                                 struct kvad_error *err);
+/** Copy cached rows out for inspection: K and V, each [n_kv_heads][n][head_dim], of tokens [first,
+ * first + n). */
+KVAD_API enum kvad_status kvad_sequence_read_kv(const struct kvad_sequence *sequence,
+                                                uint32_t layer, size_t first, size_t n, float *k,
+                                                float *v, struct kvad_error *err);
+
+/** One step: append each item's tokens to its sequence and compute the wanted logits. Items name
+ * different sequences. On failure no sequence has changed (KVAD_ERR_CONTEXT_FULL,
+ * KVAD_ERR_NO_BLOCKS, KVAD_ERR_ARGUMENT for an id outside the vocabulary, KVAD_ERR_NOT_FINITE with
+ * layer and position, KVAD_ERR_CANCELLED after an interrupt). */
+KVAD_API enum kvad_status kvad_eval(struct kvad_engine *engine, const struct kvad_eval_item *items,
+                                    size_t n_items, struct kvad_error *err);
+/** Make a running or the next kvad_eval()/kvad_engine_step() return KVAD_ERR_CANCELLED soon, once.
+ *  Any thread; also from a signal handler. */
+KVAD_API void kvad_engine_interrupt(struct kvad_engine *engine);
+
+/* ------------------------------------------------------------------ sampler */
+
+struct kvad_sampler;
+
+enum kvad_sampler_stage { /* steps of the chain; `order` of the options lists them */
+                          KVAD_STAGE_END,
+                          KVAD_STAGE_BIAS, /* logit_bias, min_tokens, ids that must not be sampled
+                                            */
+                          KVAD_STAGE_PENALTIES, /* repetition, presence, frequency */
+                          KVAD_STAGE_NGRAM,
+                          KVAD_STAGE_TEMPERATURE,
+                          KVAD_STAGE_TOP_K,
+                          KVAD_STAGE_TYPICAL,
+                          KVAD_STAGE_TOP_P,
+                          KVAD_STAGE_MIN_P,
+                          KVAD_STAGE_COUNT
+};
+
+enum kvad_top_k_rule {
+    KVAD_TOP_K_RANK, /* exactly k survive; ties at the edge go to the lowest ids */
+    KVAD_TOP_K_VALUE /* everything not below the k-th value survives: nanoGPT's and Hugging Face's
+                        rule */
+};
+
+struct kvad_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -INFINITY excludes the id */
+};
+
+struct kvad_sampler_options {
+    size_t struct_size;
+    double temperature; /* 0: greedy */
+    uint32_t top_k;     /* 0: off */
+    enum kvad_top_k_rule top_k_rule;
+    double top_p;                               /* 1: off; 0: greedy */
+    double min_p;                               /* 0: off */
+    double typical_p;                           /* 1: off */
+    double repetition_penalty;                  /* 1: off */
+    double presence_penalty, frequency_penalty; /* 0: off; OpenAI's formula */
+    uint32_t penalty_window;  /* last ids of the history that penalties see; 0: all */
+    uint32_t no_repeat_ngram; /* 0: off */
+    const struct kvad_logit_bias *logit_bias; /* copied */
+    size_t n_logit_bias;
+    uint32_t n_tokens; /* ids at or above are never sampled; 0: n_vocab */
+    uint64_t seed;
+    uint64_t sample_index; /* which of n samples from one prompt: another stream of the same seed */
+    unsigned char order[KVAD_STAGE_COUNT]; /* kvad_sampler_stage, ended by KVAD_STAGE_END; all zero:
+                                              the default order */
+};
+
+KVAD_API void kvad_sampler_options_init(struct kvad_sampler_options *options);
+/** All values are checked here; KVAD_ERR_ARGUMENT names the field, its value and its range. */
+KVAD_API enum kvad_status kvad_sampler_create(const struct kvad_sampler_options *options,
+                                              uint32_t n_vocab,
+                                              const struct kvad_allocator *allocator,
+                                              struct kvad_sampler **out, struct kvad_error *err);
+KVAD_API void kvad_sampler_destroy(struct kvad_sampler **sampler);
+/** Final probabilities [n_vocab] (sum 1, exclusions exactly 0) after the whole chain. `history`:
+ * prompt and output ids. `banned`: ids excluded at this step (end ids before min_tokens); may be
+ * NULL. */
+KVAD_API enum kvad_status kvad_sampler_probabilities(struct kvad_sampler *sampler,
+                                                     const float *logits, const int32_t *history,
+                                                     size_t n_history, const int32_t *banned,
+                                                     size_t n_banned, double *probabilities,
+                                                     struct kvad_error *err);
+/** Draw a token. The random number is a function of (seed, sample_index, output_index) alone. */
+KVAD_API enum kvad_status kvad_sampler_draw(struct kvad_sampler *sampler, const float *logits,
+                                            const int32_t *history, size_t n_history,
+                                            const int32_t *banned, size_t n_banned,
+                                            uint64_t output_index, int32_t *token,
+                                            struct kvad_error *err);
+
+/* ------------------------------------------------------------------ requests */
+
+struct kvad_request;
+
+enum kvad_overflow {
+    KVAD_OVERFLOW_STOP,      /* finish with reason "length" when the context is full */
+    KVAD_OVERFLOW_RECOMPUTE, /* slide as nanoGPT does: positions are learned, so every further token
+                                recomputes the window */
+    KVAD_OVERFLOW_ERROR      /* finish with KVAD_FINISH_ERROR */
+};
+
+enum kvad_finish {
+    KVAD_FINISH_NONE,
+    KVAD_FINISH_LENGTH,
+    KVAD_FINISH_STOP,
+    KVAD_FINISH_CANCELLED,
+    KVAD_FINISH_ERROR
+};
+
+struct kvad_request_options {
+    size_t struct_size;
+    const int32_t *prompt; /* [n_prompt], at least one id; copied */
+    size_t n_prompt;
+    size_t max_tokens; /* 0: until the context is full */
+    size_t min_tokens; /* end ids are banned before */
+    enum kvad_overflow on_overflow;
+    bool ignore_eos;
+    const int32_t *stop_ids; /* besides the model's end id; copied */
+    size_t n_stop_ids;
+    const char *const *stop_strings; /* copied; need a tokenizer */
+    size_t n_stop_strings;
+    const struct kvad_sampler_options *sampler; /* NULL: greedy */
+    void (*on_logits)(void *user, size_t output_index, const float *logits,
+                      size_t n_vocab); /* may be NULL */
+    void *user;
+};
+
+struct kvad_event {
+    int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
+    double logprob;   /* natural log of the model's own softmax at this id */
+    const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll; not
+                         NUL-terminated */
+    size_t text_size;
+    enum kvad_finish finish; /* not NONE: the last event of this request */
+};
+
+KVAD_API void kvad_request_options_init(struct kvad_request_options *options);
+KVAD_API enum kvad_status kvad_request_submit(struct kvad_engine *engine,
+                                              const struct kvad_request_options *options,
+                                              struct kvad_request **out, struct kvad_error *err);
+/** Run one step over all requests: decoding ones first, then prompt chunks up to n_batch_tokens.
+ *  *n_active: requests not finished after it. A failing request ends with KVAD_FINISH_ERROR; others
+ * go on. */
+KVAD_API enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *n_active,
+                                           struct kvad_error *err);
+/** Take the next event; false: none now. */
+KVAD_API bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event);
+/** The error of a request that finished with KVAD_FINISH_ERROR; KVAD_OK otherwise. */
+KVAD_API enum kvad_status kvad_request_error(const struct kvad_request *request,
+                                             struct kvad_error *err);
+/** End a request early; its last event says CANCELLED. Any thread. */
+KVAD_API void kvad_request_cancel(struct kvad_request *request);
+KVAD_API void kvad_request_destroy(struct kvad_request **request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,33 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char *const status_texts[] = {
+#define STATUS_TEXT(name, text) text,
+    KVAD_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+};
+
+const char *kvad_status_text(enum kvad_status status) {
+    size_t i = (size_t)status;
+    return i < sizeof status_texts / sizeof status_texts[0] ? status_texts[i] : "unknown status";
+}
+
+enum kvad_status kvad_fail(struct kvad_error *err, enum kvad_status status, const char *format,
+                           ...) {
+    if (!err) return status;
+    err->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    /* File names and tensor names come from outside: keep the promise of one line. */
+    for (char *c = err->text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    return status;
+}
+
+enum kvad_status kvad_fail_memory(struct kvad_error *err, const char *what, size_t bytes) {
+    return kvad_fail(err, KVAD_ERR_NO_MEMORY, "out of memory: %s needs %zu bytes", what, bytes);
+}

@@ -1,0 +1,51 @@
+/* What every test program includes: cmocka and a few checks in the project's own words. */
+#ifndef KVAD_TEST_H
+#define KVAD_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the four above first. */
+#include <cmocka.h>
+
+#include "kvad/kvad.h"
+
+/** Succeeds or stops the test, printing the error's text. */
+#define assert_ok(expr, err)                                                                       \
+    do {                                                                                           \
+        enum kvad_status assert_status_ = (expr);                                                  \
+        if (assert_status_ != KVAD_OK) {                                                           \
+            print_error("%s: %s: %s\n", #expr, kvad_status_text(assert_status_), (err)->text);     \
+            assert_int_equal(assert_status_, KVAD_OK);                                             \
+        }                                                                                          \
+    } while (0)
+
+/** Fails with this status and a text that contains `part`. */
+#define assert_fails(expr, wanted, err, part)                                                      \
+    do {                                                                                           \
+        enum kvad_status assert_status_ = (expr);                                                  \
+        assert_int_equal(assert_status_, wanted);                                                  \
+        if (!strstr((err)->text, part)) print_error("text is: %s\n", (err)->text);                 \
+        assert_non_null(strstr((err)->text, part));                                                \
+    } while (0)
+
+/** Path of a file in the shared fixtures, or NULL (with a clear message) where they are absent:
+ * then call skip(). KVAD_FIXTURES overrides the place. The string is static. */
+static inline const char *test_fixture(const char *relative) {
+    static char path[1024];
+    const char *root = getenv("KVAD_FIXTURES");
+    snprintf(path, sizeof path, "%s/%s", root ? root : "../shared/fixtures", relative);
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        print_message("SKIPPED: fixture %s is absent\n", path);
+        return NULL;
+    }
+    fclose(file);
+    return path;
+}
+
+#endif
