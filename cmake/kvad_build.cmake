@@ -39,10 +39,11 @@ function(kvad_module name)
   target_link_libraries(kvad_${name} PUBLIC PkgConfig::JANSSON PkgConfig::XXHASH Threads::Threads)
 endfunction()
 
-# kvad_test(NAME SOURCES files... MODULES base kernels ...): a program of cmocka tests, run by ctest; its working folder is
-# the source tree. tests/support is on its include path.
+# kvad_test(NAME SOURCES files... MODULES base kernels ... [LABELS ...] [ARGS ...]): a program of cmocka tests, run by
+# ctest; its working folder is the source tree. tests/support is on its include path. Labels (docs/testing.md):
+# `levels` again with KVAD_CPU set to each level, `threads` under ThreadSanitizer, `faults` must catch the seeded faults.
 function(kvad_test name)
-  cmake_parse_arguments(T "" "" "SOURCES;MODULES;ARGS" ${ARGN})
+  cmake_parse_arguments(T "" "" "SOURCES;MODULES;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   foreach(module ${T_MODULES})
     target_link_libraries(${name} PRIVATE kvad_${module})
@@ -52,4 +53,5 @@ function(kvad_test name)
   target_link_libraries(${name} PRIVATE cmocka ${UTF8PROC_LIBRARY} PkgConfig::JANSSON PkgConfig::XXHASH
                         Threads::Threads m)
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT 900)
 endfunction()

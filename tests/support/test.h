@@ -48,4 +48,11 @@ static inline const char *test_fixture(const char *relative) {
     return path;
 }
 
+/** Kernel level that this run is about, for kvad_engine_options.cpu: the environment variable
+ * KVAD_CPU, or NULL for the best. Tests with the label `levels` use it. */
+static inline const char *test_cpu(void) {
+    const char *cpu = getenv("KVAD_CPU");
+    return cpu && *cpu ? cpu : NULL;
+}
+
 #endif
