@@ -386,10 +386,11 @@ struct kvad_request_options {
     size_t struct_size;
     const int32_t *prompt; /* [n_prompt], at least one id; copied */
     size_t n_prompt;
-    size_t max_tokens; /* 0: until the context is full */
+    size_t max_tokens; /* SIZE_MAX (the default): until the context is full */
     size_t min_tokens; /* end ids are banned before */
     enum kvad_overflow on_overflow;
     bool ignore_eos;
+    bool logprobs;           /* fill kvad_event.logprob (one pass over the vocabulary a token) */
     const int32_t *stop_ids; /* besides the model's end id; copied */
     size_t n_stop_ids;
     const char *const *stop_strings; /* copied; need a tokenizer */
@@ -402,7 +403,7 @@ struct kvad_request_options {
 
 struct kvad_event {
     int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
-    double logprob;   /* natural log of the model's own softmax at this id */
+    double logprob;   /* natural log of the model's own softmax at this id; 0 unless asked for */
     const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll; not
                          NUL-terminated */
     size_t text_size;

@@ -1,0 +1,196 @@
+#include "kv/sequence.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/faults.h"
+
+static size_t area_bytes(const struct kvad_kv_sequence *s, size_t n_blocks) {
+    return n_blocks * kvad_kv_block_bytes(s->shape);
+}
+
+/* An area of its own for `n_blocks` blocks, with table entries 0, 1, 2, ... */
+static enum kvad_status make_area(struct kvad_kv_sequence *s, size_t n_blocks, float **area,
+                                  struct kvad_error *err) {
+    size_t bytes;
+    if (!kvad_mul_size(n_blocks, kvad_kv_block_bytes(s->shape), &bytes))
+        return kvad_fail(err, KVAD_ERR_ARGUMENT, "a cache of %zu blocks is too large", n_blocks);
+    *area = kvad_alloc(s->heap, bytes);
+    return *area ? KVAD_OK : kvad_fail_memory(err, "KV cache", bytes);
+}
+
+enum kvad_status kvad_kv_sequence_init(struct kvad_kv_sequence *sequence,
+                                       const struct kvad_kv_shape *shape,
+                                       enum kvad_kv_source source, struct kvad_kv_pool *pool,
+                                       size_t n_max, struct kvad_heap *heap,
+                                       struct kvad_error *err) {
+    *sequence = (struct kvad_kv_sequence){
+        .shape = shape, .source = source, .pool = pool, .heap = heap, .n_max = n_max};
+    size_t n_table = kvad_kv_blocks_for(shape, n_max);
+    sequence->table = kvad_alloc_zero(heap, n_table, sizeof *sequence->table);
+    if (!sequence->table) {
+        *sequence = (struct kvad_kv_sequence){0};
+        return kvad_fail_memory(err, "block table", n_table * sizeof *sequence->table);
+    }
+    if (source == KVAD_KV_PAGED) {
+        sequence->base = pool->blocks;
+        return KVAD_OK;
+    }
+    for (size_t i = 0; i < n_table; i++)
+        sequence->table[i] = (uint32_t)i;
+    if (source == KVAD_KV_STATIC) {
+        enum kvad_status status = make_area(sequence, n_table, &sequence->base, err);
+        if (status != KVAD_OK) {
+            kvad_kv_sequence_deinit(sequence);
+            return status;
+        }
+        sequence->n_area_blocks = n_table;
+    }
+    return KVAD_OK;
+}
+
+void kvad_kv_sequence_deinit(struct kvad_kv_sequence *sequence) {
+    if (!sequence->heap) return;
+    kvad_kv_sequence_truncate(sequence, 0);
+    if (sequence->source != KVAD_KV_PAGED)
+        kvad_free(sequence->heap, sequence->base, area_bytes(sequence, sequence->n_area_blocks));
+    kvad_free(sequence->heap, sequence->table,
+              kvad_kv_blocks_for(sequence->shape, sequence->n_max) * sizeof *sequence->table);
+    *sequence = (struct kvad_kv_sequence){0};
+}
+
+/* Floats of each block that a fresh area takes over: all of it. */
+static size_t floats_to_move(const struct kvad_kv_shape *shape) {
+    return KVAD_FAULT(GROW_ONE_LAYER, shape->block_floats, shape->layer_floats);
+}
+
+/* Replace the area by a fresh one of `n_blocks` blocks that holds the first of the old one's. */
+static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks,
+                                     struct kvad_error *err) {
+    float *area = NULL;
+    KVAD_TRY(make_area(s, n_blocks, &area, err));
+    size_t stride = s->shape->block_floats;
+    for (size_t i = 0; i < kvad_min_size(n_blocks, s->n_area_blocks); i++)
+        memcpy(area + i * stride, s->base + i * stride, floats_to_move(s->shape) * sizeof(float));
+    kvad_free(s->heap, s->base, area_bytes(s, s->n_area_blocks));
+    s->base = area;
+    s->n_area_blocks = n_blocks;
+    return KVAD_OK;
+}
+
+static enum kvad_status acquire_blocks(struct kvad_kv_sequence *s, size_t wanted,
+                                       struct kvad_error *err) {
+    size_t missing = wanted - s->n_blocks;
+    if (missing > s->pool->n_free)
+        return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
+                         "KV pool: %zu blocks needed, %zu of %zu are free; end a sequence or "
+                         "give the pool more memory",
+                         missing, s->pool->n_free, s->pool->n_blocks);
+    while (s->n_blocks < wanted)
+        kvad_kv_pool_acquire(s->pool, &s->table[s->n_blocks++]);
+    return KVAD_OK;
+}
+
+enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, size_t n_more,
+                                          struct kvad_error *err) {
+    if (n_more > sequence->n_max - sequence->length)
+        return kvad_fail(err, KVAD_ERR_CONTEXT_FULL,
+                         "%zu tokens after the %zu in the cache exceed the context of %zu", n_more,
+                         sequence->length, sequence->n_max);
+    size_t wanted = kvad_kv_blocks_for(sequence->shape, sequence->length + n_more);
+    if (sequence->source == KVAD_KV_PAGED)
+        return wanted > sequence->n_blocks ? acquire_blocks(sequence, wanted, err) : KVAD_OK;
+    if (sequence->source == KVAD_KV_GROW && n_more > 0)
+        KVAD_TRY(replace_area(sequence, wanted, err));
+    sequence->n_blocks = wanted;
+    return KVAD_OK;
+}
+
+void kvad_kv_sequence_commit(struct kvad_kv_sequence *sequence, size_t n_more) {
+    sequence->length += n_more;
+    assert(sequence->length <= sequence->n_max);
+}
+
+/* Rows that still count after a truncation to `length`. */
+static size_t rows_after_truncate(const struct kvad_kv_sequence *s, size_t length) {
+    (void)s;
+    return KVAD_FAULT(STALE_AFTER_TRUNCATE, length, s->length);
+}
+
+void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length) {
+    assert(length <= sequence->length);
+    if (length > 0) length = rows_after_truncate(sequence, length);
+    size_t kept = kvad_kv_blocks_for(sequence->shape, length);
+    sequence->length = length;
+    if (sequence->source == KVAD_KV_PAGED) {
+        /* The last block first: the free list then gives a sequence's own tail out before its head.
+         */
+        while (sequence->n_blocks > kept)
+            kvad_kv_pool_release(sequence->pool, sequence->table[--sequence->n_blocks]);
+        return;
+    }
+    if (sequence->source == KVAD_KV_GROW && kept < sequence->n_area_blocks) {
+        /* Giving memory back must not fail: without memory for a smaller area the larger one stays.
+         */
+        if (kept > 0) {
+            (void)replace_area(sequence, kept, NULL);
+        } else {
+            kvad_free(sequence->heap, sequence->base,
+                      area_bytes(sequence, sequence->n_area_blocks));
+            sequence->base = NULL;
+            sequence->n_area_blocks = 0;
+        }
+    }
+    sequence->n_blocks = kept;
+}
+
+size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence) {
+    size_t n = sequence->source == KVAD_KV_PAGED ? sequence->n_blocks : sequence->n_area_blocks;
+    return area_bytes(sequence, n);
+}
+
+void kvad_kv_sequence_read(const struct kvad_kv_sequence *sequence, size_t layer, size_t first,
+                           size_t n, float *k, float *v) {
+    const struct kvad_kv_shape *shape = sequence->shape;
+    for (size_t head = 0; head < shape->n_kv_heads; head++) {
+        for (size_t i = 0; i < n; i++) {
+            const float *block = kvad_kv_sequence_block(sequence, first + i);
+            size_t t = (first + i) % shape->block_tokens;
+            const float *tiles = block + kvad_kv_k_offset(shape, layer, head);
+            const float *rows = block + kvad_kv_v_offset(shape, layer, head);
+            float *k_row = k + (head * n + i) * shape->head_dim;
+            for (size_t d = 0; d < shape->head_dim; d++)
+                k_row[d] = tiles[kvad_kv_k_index(shape, t, d)];
+            memcpy(v + (head * n + i) * shape->head_dim, rows + t * shape->head_dim,
+                   shape->head_dim * sizeof *v);
+        }
+    }
+}
+
+/* Which entry of the table holds block `i` of the text. */
+static size_t table_entry(const struct kvad_kv_sequence *s, size_t i) {
+    (void)s;
+    return KVAD_FAULT(TABLE_SWAPPED, i, (i ^ 1) < s->n_blocks ? (i ^ 1) : i);
+}
+
+/* Which head's K a head's scores are computed with. */
+static size_t k_head(size_t head) {
+    return KVAD_FAULT(K_OF_ONE_HEAD, head, 0);
+}
+
+size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
+                              size_t first, size_t n, struct kvad_kv_span *spans) {
+    const struct kvad_kv_shape *shape = sequence->shape;
+    assert(first % shape->block_tokens == 0 && n <= KVAD_CHUNK);
+    size_t n_spans = 0;
+    for (size_t t = 0; t < n; t += shape->block_tokens) {
+        size_t entry = table_entry(sequence, (first + t) / shape->block_tokens);
+        const float *block = sequence->base + (size_t)sequence->table[entry] * shape->block_floats;
+        spans[n_spans++] =
+            (struct kvad_kv_span){.k = block + kvad_kv_k_offset(shape, layer, k_head(head)),
+                                  .v = block + kvad_kv_v_offset(shape, layer, head),
+                                  .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
+    }
+    return n_spans;
+}

@@ -1,0 +1,72 @@
+/* One sequence's rows in the cache: a table of blocks and a length, over one of three sources of
+ * memory.
+ *
+ *   paged    blocks come from a pool and go back to it
+ *   static   one area for the whole context, reserved when the sequence is made
+ *   grow     a fresh area and a full copy whenever a step appends: what concatenating tensors does
+ *
+ * Attention sees only the table, so all three give the same bits. Room is reserved BEFORE a step
+ * and rows count only after kvad_kv_sequence_commit(), so that a failed step changes nothing.  Not
+ * thread-safe: owned by the engine; during a step the workers read the table and write rows of new
+ * tokens. */
+#ifndef KVAD_KV_SEQUENCE_H
+#define KVAD_KV_SEQUENCE_H
+
+#include "kv/pool.h"
+
+enum kvad_kv_source { KVAD_KV_PAGED, KVAD_KV_STATIC, KVAD_KV_GROW };
+
+struct kvad_kv_sequence {
+    const struct kvad_kv_shape *shape; /* borrowed */
+    enum kvad_kv_source source;
+    struct kvad_kv_pool *pool; /* borrowed; paged only */
+    struct kvad_heap *heap;    /* borrowed; owner of the area and the table */
+    size_t n_max;              /* longest length allowed, in tokens */
+    float *base;               /* block i of the table begins at base + table[i] * block_floats */
+    uint32_t *table;           /* [kvad_kv_blocks_for(n_max)] */
+    size_t n_blocks;           /* entries of the table in use */
+    size_t n_area_blocks;      /* blocks of the own area (static, grow) */
+    size_t length;             /* tokens that count */
+};
+
+/** Make an empty sequence of at most `n_max` tokens. `pool` is needed by KVAD_KV_PAGED alone.
+ * KVAD_ERR_NO_MEMORY. */
+enum kvad_status kvad_kv_sequence_init(struct kvad_kv_sequence *sequence,
+                                       const struct kvad_kv_shape *shape,
+                                       enum kvad_kv_source source, struct kvad_kv_pool *pool,
+                                       size_t n_max, struct kvad_heap *heap,
+                                       struct kvad_error *err);
+/** Give everything back; a zeroed sequence is allowed. */
+void kvad_kv_sequence_deinit(struct kvad_kv_sequence *sequence);
+
+/** Make room for `n_more` tokens after `length`. KVAD_ERR_CONTEXT_FULL beyond n_max,
+ * KVAD_ERR_NO_BLOCKS, KVAD_ERR_NO_MEMORY; nothing has changed then. */
+enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, size_t n_more,
+                                          struct kvad_error *err);
+/** The `n_more` reserved rows are written: count them. */
+void kvad_kv_sequence_commit(struct kvad_kv_sequence *sequence, size_t n_more);
+/** Forget tokens from `length` (at most the current one) on, and room that was reserved and not
+ * committed. */
+void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length);
+
+/** The block that holds token `t`; O(1). */
+static inline float *kvad_kv_sequence_block(const struct kvad_kv_sequence *sequence, size_t t) {
+    size_t i = t / sequence->shape->block_tokens;
+    return sequence->base + (size_t)sequence->table[i] * sequence->shape->block_floats;
+}
+
+/** Bytes of cache memory that this sequence holds now. */
+size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence);
+
+/** Copy K and V of one layer out, each [n_kv_heads][n][head_dim], of tokens [first, first + n),
+ * which must be there. */
+void kvad_kv_sequence_read(const struct kvad_kv_sequence *sequence, size_t layer, size_t first,
+                           size_t n, float *k, float *v);
+
+/** Spans of the tokens [first, first + n) of one layer and head for the attention kernels; `first`
+ * is a multiple of the block size, n <= KVAD_CHUNK. Returns their number, at most KVAD_CHUNK /
+ * KVAD_KV_TILE. */
+size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
+                              size_t first, size_t n, struct kvad_kv_span *spans);
+
+#endif
