@@ -260,6 +260,9 @@ struct kvad_engine_info {
     uint64_t kv_bytes_peak; /* most ever held */
 };
 
+/** Name of the index-th kernel level that this CPU can run ("portable"), lowest first; NULL after
+ * the last. */
+KVAD_API const char *kvad_cpu_supported(unsigned index);
 KVAD_API void kvad_engine_options_init(struct kvad_engine_options *options);
 KVAD_API enum kvad_status kvad_engine_open(struct kvad_model *model,
                                            const struct kvad_engine_options *options,
