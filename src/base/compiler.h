@@ -2,6 +2,8 @@
 #ifndef KVAD_BASE_COMPILER_H
 #define KVAD_BASE_COMPILER_H
 
+#include <stdint.h>
+
 #if defined(__GNUC__)
 #define KVAD_PRINTF(format_index, first_index)                                                     \
     __attribute__((format(printf, format_index, first_index)))
@@ -9,6 +11,39 @@
 #else
 #define KVAD_PRINTF(format_index, first_index)
 #define KVAD_ALIGNED(n)
+#endif
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+/** Tell the CPU that this is a spinning wait. */
+static inline void kvad_cpu_relax(void) {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* yield is a no-op on most cores; isb waits a little */
+#endif
+}
+
+#if defined(__aarch64__)
+/* Floating-point control (rounding, flush to zero) and status (sticky flags) registers. */
+static inline uint64_t kvad_fpcr_read(void) {
+    uint64_t value;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(value));
+    return value;
+}
+static inline void kvad_fpcr_write(uint64_t value) {
+    __asm__ volatile("msr fpcr, %0" ::"r"(value));
+}
+static inline uint64_t kvad_fpsr_read(void) {
+    uint64_t value;
+    __asm__ volatile("mrs %0, fpsr" : "=r"(value));
+    return value;
+}
+static inline void kvad_fpsr_write(uint64_t value) {
+    __asm__ volatile("msr fpsr, %0" ::"r"(value));
+}
 #endif
 
 #endif

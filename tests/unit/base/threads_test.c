@@ -1,0 +1,396 @@
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "base/fp_state.h"
+#include "test.h"
+
+#if defined(__has_feature)
+#define HAS_FEATURE(name) __has_feature(name)
+#else
+#define HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
+enum { HAS_TSAN = 1 };
+#else
+enum { HAS_TSAN = 0 };
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
+enum { HAS_ASAN = 1 };
+#else
+enum { HAS_ASAN = 0 };
+#endif
+
+enum { MAX_COUNT = 8 };
+
+static struct kvad_threads *make_pool(unsigned n) {
+    struct kvad_error err;
+    struct kvad_threads *pool = NULL;
+    assert_ok(kvad_threads_create(n, NULL, &pool, &err), &err);
+    assert_int_equal(kvad_threads_count(pool), n);
+    return pool;
+}
+
+/* ---------------------------------------------------------------- run and barrier */
+
+struct tally {
+    struct kvad_threads *pool;
+    unsigned calls[MAX_COUNT]; /* plain memory: the pool must order all accesses */
+    unsigned n_seen[MAX_COUNT];
+    uint64_t cells[MAX_COUNT];
+    uint64_t sums[MAX_COUNT];
+    unsigned n_rounds;
+    unsigned inside; /* callers in a run now; plain, so that TSan sees an overlap */
+    unsigned overlaps;
+};
+
+static void count_call(void *ctx, unsigned index, unsigned count) {
+    struct tally *tally = ctx;
+    ++tally->calls[index];
+    tally->n_seen[index] = count;
+}
+
+static void test_every_worker_runs_once_per_run(void **state) {
+    (void)state;
+    for (unsigned n = 1; n <= MAX_COUNT; ++n) {
+        struct kvad_threads *pool = make_pool(n);
+        struct tally tally = {.pool = pool};
+        enum { RUNS = 300 };
+        for (int run = 0; run < RUNS; ++run)
+            kvad_threads_run(pool, count_call, &tally);
+        for (unsigned i = 0; i < MAX_COUNT; ++i) {
+            assert_int_equal(tally.calls[i], i < n ? RUNS : 0);
+            assert_int_equal(tally.n_seen[i], i < n ? n : 0);
+        }
+        kvad_threads_release(&pool);
+        assert_null(pool);
+    }
+}
+
+/* Each round: write the own cell, meet, sum all cells, meet. Any missing barrier gives a wrong sum
+ * (and a race under ThreadSanitizer). */
+static void rounds_of_sums(void *ctx, unsigned index, unsigned count) {
+    struct tally *tally = ctx;
+    for (unsigned round = 0; round < tally->n_rounds; ++round) {
+        tally->cells[index] = (uint64_t)round * count + index;
+        kvad_threads_barrier(tally->pool);
+        for (unsigned i = 0; i < count; ++i)
+            tally->sums[index] += tally->cells[i];
+        kvad_threads_barrier(tally->pool);
+    }
+}
+
+static void test_barrier_separates_phases_thousands_of_times(void **state) {
+    (void)state;
+    static const unsigned counts[] = {1, 2, 3, 5, 8};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; ++c) {
+        unsigned n = counts[c];
+        struct kvad_threads *pool = make_pool(n);
+        struct tally tally = {.pool = pool, .n_rounds = 20};
+        enum { RUNS = 100 };
+        for (int run = 0; run < RUNS; ++run)
+            kvad_threads_run(pool, rounds_of_sums, &tally);
+        uint64_t want = 0;
+        for (uint64_t round = 0; round < tally.n_rounds; ++round)
+            for (uint64_t i = 0; i < n; ++i)
+                want += round * n + i;
+        for (unsigned i = 0; i < n; ++i)
+            assert_int_equal(tally.sums[i], want * RUNS);
+        kvad_threads_release(&pool);
+    }
+}
+
+static void note_overlap(void *ctx, unsigned index, unsigned count) {
+    struct tally *tally = ctx;
+    (void)count;
+    if (index == 0 && ++tally->inside != 1) ++tally->overlaps;
+    kvad_threads_barrier(tally->pool);
+    if (index == 0) --tally->inside;
+}
+
+static void *call_often(void *argument) {
+    struct tally *tally = argument;
+    for (int run = 0; run < 500; ++run)
+        kvad_threads_run(tally->pool, note_overlap, tally);
+    return NULL;
+}
+
+static void test_callers_of_one_pool_take_turns(void **state) {
+    (void)state;
+    struct tally tally = {.pool = make_pool(3)};
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, call_often, &tally), 0);
+    call_often(&tally);
+    pthread_join(other, NULL);
+    assert_int_equal(tally.inside, 0);
+    assert_int_equal(tally.overlaps, 0);
+    kvad_threads_release(&tally.pool);
+}
+
+static void test_idle_workers_use_no_cpu(void **state) {
+    (void)state;
+    struct tally tally = {.pool = make_pool(4)};
+    kvad_threads_run(tally.pool, count_call, &tally);
+    struct timespec before, after, pause = {0, 200000000};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    double used = (double)(after.tv_sec - before.tv_sec) * 1e3 +
+                  (double)(after.tv_nsec - before.tv_nsec) * 1e-6;
+    kvad_threads_release(&tally.pool);
+    assert_true(used < 50); /* ms, of 600 that three spinning workers would use */
+}
+
+/* ---------------------------------------------------------------- what workers inherit */
+
+static void set_flush_to_zero(void) {
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8040u); /* FTZ and DAZ */
+#elif defined(__aarch64__)
+    kvad_fpcr_write(kvad_fpcr_read() | UINT64_C(1) << 24); /* FZ */
+#endif
+}
+
+static float smallest_times_half(void) {
+    volatile float normal = 0x1p-126f, half = 0.5f;
+    return normal * half; /* subnormal: 0 where flushing is on */
+}
+
+static void multiply_subnormal(void *ctx, unsigned index, unsigned count) {
+    float *results = ctx;
+    (void)count;
+    results[index] = smallest_times_half();
+}
+
+static void test_workers_keep_subnormals_when_the_host_flushes(void **state) {
+    (void)state;
+    struct kvad_fp_state host = kvad_fp_enter();
+    set_flush_to_zero(); /* threads made now inherit it on Linux */
+    bool can_flush = smallest_times_half() == 0;
+    struct kvad_threads *pool = make_pool(3);
+    float results[3] = {0};
+    kvad_threads_run(pool, multiply_subnormal, results);
+    bool restored = smallest_times_half() == 0;
+    kvad_threads_release(&pool);
+    kvad_fp_leave(host);
+    for (int i = 0; i < 3; ++i)
+        assert_true(results[i] == 0x1p-127f);
+    assert_int_equal(restored, can_flush);
+    assert_true(smallest_times_half() == 0x1p-127f);
+}
+
+static void look_at_signals(void *ctx, unsigned index, unsigned count) {
+    sigset_t *masks = ctx;
+    (void)count;
+    pthread_sigmask(SIG_BLOCK, NULL, &masks[index]);
+}
+
+static void test_workers_take_no_interrupts(void **state) {
+    (void)state;
+    struct kvad_threads *pool = make_pool(2);
+    sigset_t masks[2];
+    kvad_threads_run(pool, look_at_signals, masks);
+    kvad_threads_release(&pool);
+    assert_false(sigismember(&masks[0], SIGINT)); /* the caller's own mask is as before */
+    assert_true(sigismember(&masks[1], SIGINT));
+    assert_true(sigismember(&masks[1], SIGTERM));
+    assert_false(sigismember(&masks[1], SIGSEGV)); /* a crash still reaches its handler */
+}
+
+/* ---------------------------------------------------------------- fork */
+
+static bool run_gives_right_tally(struct kvad_threads *pool) {
+    struct tally tally = {.pool = pool, .n_rounds = 10};
+    kvad_threads_run(pool, rounds_of_sums, &tally);
+    unsigned n = kvad_threads_count(pool);
+    uint64_t want = 0;
+    for (uint64_t round = 0; round < tally.n_rounds; ++round)
+        for (uint64_t i = 0; i < n; ++i)
+            want += round * n + i;
+    for (unsigned i = 0; i < n; ++i)
+        if (tally.sums[i] != want) return false;
+    return true;
+}
+
+/* In a child: use the pool, give it back, exit. An alarm turns a hang into a failure. */
+static pid_t fork_user_of(struct kvad_threads *pool) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) return child;
+    alarm(60);
+    bool good = run_gives_right_tally(pool) && run_gives_right_tally(pool);
+    kvad_threads_release(&pool);
+    _exit(good ? 0 : 1);
+}
+
+static void assert_child_succeeds(pid_t child) {
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_pool_works_in_a_forked_child(void **state) {
+    (void)state;
+    if (HAS_TSAN) skip(); /* it does not support threads in a forked child */
+    struct kvad_threads *pool = make_pool(3);
+    assert_true(run_gives_right_tally(pool));
+    assert_child_succeeds(fork_user_of(pool));
+    assert_true(run_gives_right_tally(pool)); /* and still in the parent */
+    kvad_threads_release(&pool);
+}
+
+static void test_unused_pool_is_released_in_a_child(void **state) {
+    (void)state;
+    struct kvad_threads *pool = make_pool(3);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        kvad_threads_release(&pool); /* must not wait for workers that are not here */
+        _exit(0);
+    }
+    assert_child_succeeds(child);
+    kvad_threads_release(&pool);
+}
+
+struct blocker {
+    struct kvad_threads *pool;
+    _Atomic bool entered, leave;
+};
+
+static void hold_run_open(void *ctx, unsigned index, unsigned count) {
+    struct blocker *blocker = ctx;
+    (void)count;
+    if (index != 0) return;
+    atomic_store(&blocker->entered, true);
+    struct timespec pause = {0, 1000000};
+    while (!atomic_load(&blocker->leave))
+        nanosleep(&pause, NULL);
+}
+
+static void *hold_pool(void *argument) {
+    struct blocker *blocker = argument;
+    kvad_threads_run(blocker->pool, hold_run_open, blocker);
+    return NULL;
+}
+
+static void test_pool_works_in_a_child_forked_during_a_run(void **state) {
+    (void)state;
+    if (HAS_TSAN) skip(); /* it does not support threads in a forked child */
+    struct blocker blocker = {.pool = make_pool(3)};
+    pthread_t holder;
+    assert_int_equal(pthread_create(&holder, NULL, hold_pool, &blocker), 0);
+    struct timespec pause = {0, 1000000};
+    while (!atomic_load(&blocker.entered))
+        nanosleep(&pause, NULL);
+    pid_t child = fork_user_of(blocker.pool); /* its copy of the lock is held by nobody there */
+    assert_child_succeeds(child);
+    atomic_store(&blocker.leave, true);
+    pthread_join(holder, NULL);
+    kvad_threads_release(&blocker.pool);
+}
+
+/* ---------------------------------------------------------------- creation */
+
+struct counter {
+    size_t bytes;
+    bool refuse;
+};
+
+static void *counted_allocate(void *user, size_t size, size_t alignment) {
+    struct counter *counter = user;
+    void *memory = NULL;
+    if (counter->refuse || posix_memalign(&memory, alignment, size) != 0) return NULL;
+    counter->bytes += size;
+    return memory;
+}
+
+static void counted_release(void *user, void *memory, size_t size) {
+    struct counter *counter = user;
+    counter->bytes -= size;
+    free(memory);
+}
+
+static void test_last_release_gives_all_memory_back(void **state) {
+    (void)state;
+    struct counter counter = {0};
+    struct kvad_allocator hook = {counted_allocate, counted_release, &counter};
+    struct kvad_error err;
+    struct kvad_threads *pool = NULL;
+    assert_ok(kvad_threads_create(2, &hook, &pool, &err), &err);
+    assert_true(counter.bytes > 0);
+    struct kvad_threads *second = kvad_threads_retain(pool);
+    kvad_threads_release(&pool);
+    assert_true(run_gives_right_tally(second)); /* one reference keeps it alive */
+    kvad_threads_release(&second);
+    assert_int_equal(counter.bytes, 0);
+    kvad_threads_release(&second); /* NULL is allowed */
+}
+
+static void test_failed_creation_says_why_and_writes_nothing(void **state) {
+    (void)state;
+    struct counter counter = {.refuse = true};
+    struct kvad_allocator hook = {counted_allocate, counted_release, &counter};
+    struct kvad_error err;
+    struct kvad_threads *pool = NULL;
+    assert_fails(kvad_threads_create(2, &hook, &pool, &err), KVAD_ERR_NO_MEMORY, &err, "threads");
+    assert_fails(kvad_threads_create(5000, NULL, &pool, &err), KVAD_ERR_ARGUMENT, &err, "5000");
+    assert_null(pool);
+}
+
+static void test_worker_that_cannot_start_undoes_the_others(void **state) {
+    (void)state;
+    if (HAS_TSAN || HAS_ASAN) skip(); /* they reserve the address space that this test takes away */
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct counter counter = {0};
+        struct kvad_allocator hook = {counted_allocate, counted_release, &counter};
+        struct kvad_error err = {0};
+        struct kvad_threads *pool = NULL;
+        struct rlimit limit = {64u << 20, 64u << 20}; /* room for a few stacks */
+        setrlimit(RLIMIT_AS, &limit);
+        enum kvad_status status = kvad_threads_create(200, &hook, &pool, &err);
+        bool good = status == KVAD_ERR_NO_MEMORY && !pool && counter.bytes == 0 &&
+                    strstr(err.text, "of 200 cannot start");
+        _exit(good ? 0 : 1);
+    }
+    assert_child_succeeds(child);
+}
+
+static void test_automatic_count_is_at_least_one(void **state) {
+    (void)state;
+    struct kvad_error err;
+    struct kvad_threads *pool = NULL;
+    assert_ok(kvad_threads_create(0, NULL, &pool, &err), &err);
+    assert_true(kvad_threads_count(pool) >= 1);
+    assert_true(run_gives_right_tally(pool) || kvad_threads_count(pool) > MAX_COUNT);
+    kvad_threads_release(&pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_worker_runs_once_per_run),
+        cmocka_unit_test(test_barrier_separates_phases_thousands_of_times),
+        cmocka_unit_test(test_callers_of_one_pool_take_turns),
+        cmocka_unit_test(test_idle_workers_use_no_cpu),
+        cmocka_unit_test(test_workers_keep_subnormals_when_the_host_flushes),
+        cmocka_unit_test(test_workers_take_no_interrupts),
+        cmocka_unit_test(test_pool_works_in_a_forked_child),
+        cmocka_unit_test(test_unused_pool_is_released_in_a_child),
+        cmocka_unit_test(test_pool_works_in_a_child_forked_during_a_run),
+        cmocka_unit_test(test_last_release_gives_all_memory_back),
+        cmocka_unit_test(test_failed_creation_says_why_and_writes_nothing),
+        cmocka_unit_test(test_worker_that_cannot_start_undoes_the_others),
+        cmocka_unit_test(test_automatic_count_is_at_least_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
