@@ -1,0 +1,337 @@
+#include "model/forward.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/faults.h"
+#include "model/forward_internal.h"
+
+/* ---------------------------------------------------------------- memory */
+
+static size_t panels_of(size_t columns) {
+    return (columns + KVAD_PANEL - 1) / KVAD_PANEL;
+}
+
+/* The step's buffers as a table: what, where its pointer is, floats or bytes. */
+struct buffer {
+    void **pointer;
+    size_t count, size;
+};
+
+enum { N_BUFFERS = 12 };
+
+static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) {
+    size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
+    const struct buffer buffers[N_BUFFERS] = {
+        {(void **)&f->hidden, rows * f->d_stride, sizeof(float)},
+        {(void **)&f->normed, rows * f->d_stride, sizeof(float)},
+        {(void **)&f->qkv, rows * f->qkv_stride, sizeof(float)},
+        {(void **)&f->attended, rows * f->attended_stride, sizeof(float)},
+        {(void **)&f->delta, rows * f->d_stride, sizeof(float)},
+        {(void **)&f->ff, rows * f->ff_stride, sizeof(float)},
+        {(void **)&f->head, kvad_min_size(rows, FORWARD_HEAD_ROWS) * f->vocab_stride,
+         sizeof(float)},
+        {(void **)&f->rows, rows, sizeof *f->rows},
+        {(void **)&f->tiles, rows, sizeof *f->tiles},
+        {(void **)&f->wants, rows, sizeof *f->wants},
+        {(void **)&f->claims, n_layers, sizeof *f->claims},
+        {(void **)&f->workers, f->n_workers, sizeof *f->workers},
+    };
+    memcpy(list, buffers, sizeof buffers);
+}
+
+/* One piece of memory for a worker, cut into its arrays. */
+static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worker *w,
+                                    struct kvad_error *err) {
+    size_t head_dim = f->model->description.head_dim;
+    size_t n = f->n_group * FORWARD_TILE_ROWS, n_wide = n * head_dim;
+    size_t n_normed = FORWARD_PRIVATE_ROWS * f->d_stride;
+    w->bytes = (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
+    w->memory = kvad_alloc_zero(f->heap, w->bytes, 1);
+    if (!w->memory) return kvad_fail_memory(err, "worker scratch", w->bytes);
+    w->normed = w->memory;
+    w->query = w->normed + n_normed;
+    w->o = w->query + n_wide;
+    w->chunk_o = w->o + n_wide;
+    w->m = w->chunk_o + n_wide;
+    w->l = w->m + n;
+    w->chunk_m = w->l + n;
+    w->chunk_l = w->chunk_m + n;
+    w->visible = (uint32_t *)(void *)(w->chunk_l + n);
+    return KVAD_OK;
+}
+
+static kvad_unary_fn *activation_kernel(const struct kvad_kernels *k, enum kvad_activation which) {
+    switch (which) {
+    case KVAD_ACTIVATION_GELU_TANH: return k->gelu_tanh;
+    case KVAD_ACTIVATION_GELU_ERF: return k->gelu_erf;
+    case KVAD_ACTIVATION_RELU: return k->relu;
+    case KVAD_ACTIVATION_SILU: return k->silu;
+    case KVAD_ACTIVATION_TANH: return k->tanh;
+    case KVAD_ACTIVATION_SIGMOID: return k->sigmoid;
+    case KVAD_ACTIVATION_QUICK_GELU: return k->quick_gelu;
+    case KVAD_ACTIVATION_AUTO: /* decided by the loader */
+    case KVAD_ACTIVATION_LINEAR: return NULL;
+    }
+    return NULL;
+}
+
+static void set_sizes(struct kvad_forward *f) {
+    const struct kvad_description *d = &f->model->description;
+    size_t n_attended = (size_t)d->n_heads * d->head_dim;
+    size_t n_kv = (size_t)d->n_kv_heads * d->head_dim;
+    f->n_group = d->n_heads / d->n_kv_heads;
+    f->d_stride = panels_of(d->d_model) * KVAD_PANEL;
+    f->attended_stride = panels_of(n_attended) * KVAD_PANEL;
+    f->qkv_stride = panels_of(n_attended + 2 * n_kv) * KVAD_PANEL;
+    f->ff_stride = panels_of(d->d_ff) * KVAD_PANEL;
+    f->vocab_stride = panels_of(d->n_vocab) * KVAD_PANEL;
+    f->score_scale = d->scale_attn ? 1.0 / __builtin_sqrt((double)d->head_dim) : 1.0;
+}
+
+enum kvad_status kvad_forward_create(const struct kvad_model *model,
+                                     const struct kvad_kernels *kernels,
+                                     struct kvad_threads *threads, size_t n_rows, size_t n_items,
+                                     struct kvad_heap *heap, struct kvad_forward **out,
+                                     struct kvad_error *err) {
+    struct kvad_forward *f = kvad_alloc_zero(heap, 1, sizeof *f);
+    if (!f) return kvad_fail_memory(err, "forward pass", sizeof *f);
+    *f = (struct kvad_forward){.model = model,
+                               .kernels = kernels,
+                               .threads = threads,
+                               .heap = heap,
+                               .max_rows = n_rows,
+                               .max_items = n_items,
+                               .n_workers = kvad_threads_count(threads)};
+    f->activation = activation_kernel(kernels, model->description.activation);
+    set_sizes(f);
+    struct buffer list[N_BUFFERS];
+    list_buffers(f, list);
+    enum kvad_status status = KVAD_OK;
+    for (size_t i = 0; i < N_BUFFERS && status == KVAD_OK; i++) {
+        *list[i].pointer = kvad_alloc_zero(heap, list[i].count, list[i].size);
+        if (!*list[i].pointer) status = kvad_fail_memory(err, "step", list[i].count * list[i].size);
+    }
+    for (unsigned i = 0; i < f->n_workers && status == KVAD_OK; i++)
+        status = worker_init(f, &f->workers[i], err);
+    if (status != KVAD_OK) {
+        kvad_forward_destroy(&f);
+        return status;
+    }
+    *out = f;
+    return KVAD_OK;
+}
+
+void kvad_forward_destroy(struct kvad_forward **forward) {
+    struct kvad_forward *f = *forward;
+    if (!f) return;
+    *forward = NULL;
+    for (unsigned i = 0; f->workers && i < f->n_workers; i++)
+        kvad_free(f->heap, f->workers[i].memory, f->workers[i].bytes);
+    struct buffer list[N_BUFFERS];
+    list_buffers(f, list);
+    for (size_t i = 0; i < N_BUFFERS; i++)
+        kvad_free(f->heap, *list[i].pointer, list[i].count * list[i].size);
+    kvad_free(f->heap, f, sizeof *f);
+}
+
+/* ---------------------------------------------------------------- the parts of a layer */
+
+void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
+                         float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
+                         size_t first, size_t last) {
+    if (first >= last) return;
+    size_t column = first * KVAD_PANEL;
+    struct kvad_linear_f32_args args = {.y = y + column,
+                                        .y_stride = y_stride,
+                                        .x = x,
+                                        .x_stride = x_stride,
+                                        .n_rows = n_rows,
+                                        .k = linear->k,
+                                        .w = linear->panels + column * linear->k,
+                                        .n_panels = last - first,
+                                        .bias = linear->bias ? linear->bias + column : NULL};
+    f->kernels->linear_f32(&args);
+}
+
+/* Position of a row: index into the learned position table. */
+static size_t position_of(const struct kvad_forward *f, const struct forward_row *row) {
+    size_t position = f->items[row->item].position + row->index;
+    position = KVAD_FAULT(POSITION_OF_ONE_ROW, position, f->items[0].position + row->index);
+    position = KVAD_FAULT(POSITION_TWICE, position, position + f->items[row->item].position);
+    /* Never beyond the table: the engine checks lengths, so this holds anyway in an ordinary build.
+     */
+    return kvad_min_size(position, f->model->description.n_ctx - 1);
+}
+
+static void embed_row(const struct kvad_forward *f, size_t r) {
+    const struct forward_row *row = &f->rows[r];
+    size_t d_model = f->model->description.d_model;
+    float *h = f->hidden + r * f->d_stride;
+    kvad_model_embed(f->model, (size_t)f->items[row->item].tokens[row->index], h);
+    f->kernels->add(h, f->model->positions + position_of(f, row) * d_model, d_model);
+}
+
+/* Norm of every row: few rows by every worker for itself, many rows in shares and a barrier. */
+static const float *norm_rows(const struct kvad_forward *f, const struct forward_worker *worker,
+                              const struct kvad_norm_weights *norm, unsigned index,
+                              unsigned count) {
+    const struct kvad_description *d = &f->model->description;
+    bool is_private = f->n_rows <= FORWARD_PRIVATE_ROWS;
+    float *normed = is_private ? worker->normed : f->normed;
+    for (size_t r = is_private ? 0 : index; r < f->n_rows; r += is_private ? 1 : count)
+        f->kernels->layer_norm(normed + r * f->d_stride, f->hidden + r * f->d_stride, norm->weight,
+                               norm->bias, d->d_model, d->norm_eps);
+    if (!is_private) kvad_threads_barrier(f->threads);
+    return normed;
+}
+
+/* hidden += linear(x), for this worker's columns; also looks for values that are not finite. */
+static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
+                       const struct kvad_linear_weights *linear, const float *x, size_t x_stride,
+                       unsigned index, unsigned count) {
+    size_t first, last;
+    forward_part(panels_of(linear->n), index, count, &first, &last);
+    kvad_forward_linear(f, linear, f->delta, f->d_stride, x, x_stride, f->n_rows, first, last);
+    size_t column = first * KVAD_PANEL, n_columns = (last - first) * KVAD_PANEL;
+    for (size_t r = 0; r < f->n_rows; r++) {
+        float *h = f->hidden + r * f->d_stride + column;
+        f->kernels->add(h, f->delta + r * f->d_stride + column, n_columns);
+        if (!kvad_forward_is_finite(h, n_columns)) kvad_forward_mark_bad(worker, layer, r);
+    }
+}
+
+static void attention_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
+                           unsigned index, unsigned count) {
+    const struct kvad_layer_weights *weights = &f->model->layers[layer];
+    const float *x = norm_rows(f, worker, &weights->norm1, index, count);
+    size_t first, last;
+    forward_part(panels_of(weights->qkv.n), index, count, &first, &last);
+    kvad_forward_linear(f, &weights->qkv, f->qkv, f->qkv_stride, x, f->d_stride, f->n_rows, first,
+                        last);
+    kvad_forward_store_kv(f, layer, first * KVAD_PANEL, last * KVAD_PANEL);
+    kvad_threads_barrier(f->threads);
+    kvad_forward_attention(f, worker, layer);
+    kvad_threads_barrier(f->threads);
+    add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, index, count);
+    kvad_threads_barrier(f->threads);
+}
+
+static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
+                     unsigned index, unsigned count) {
+    const struct kvad_layer_weights *weights = &f->model->layers[layer];
+    const float *x = norm_rows(f, worker, &weights->norm2, index, count);
+    size_t first, last;
+    forward_part(panels_of(weights->up.n), index, count, &first, &last);
+    kvad_forward_linear(f, &weights->up, f->ff, f->ff_stride, x, f->d_stride, f->n_rows, first,
+                        last);
+    for (size_t r = 0; f->activation && first < last && r < f->n_rows; r++) {
+        float *y = f->ff + r * f->ff_stride + first * KVAD_PANEL;
+        f->activation(y, y, (last - first) * KVAD_PANEL);
+    }
+    kvad_threads_barrier(f->threads);
+    add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, index, count);
+    /* Worker 0 reads the flag, so that all workers stop at the same place. */
+    if (index == 0) f->stop = f->interrupt && atomic_load(f->interrupt);
+    kvad_threads_barrier(f->threads);
+}
+
+/* Hand the rows' hidden states (this worker's share) to callers who want them. The last level is
+ * after the final norm. */
+static void copy_hidden(const struct kvad_forward *f, size_t level, unsigned index,
+                        unsigned count) {
+    const struct kvad_model *model = f->model;
+    size_t d_model = model->description.d_model;
+    for (size_t r = index; r < f->n_rows; r += count) {
+        const struct kvad_forward_item *item = &f->items[f->rows[r].item];
+        if (!item->hidden) continue;
+        float *out = item->hidden + (level * item->hidden_stride + f->rows[r].index) * d_model;
+        const float *h = f->hidden + r * f->d_stride;
+        if (level == model->description.n_layers)
+            f->kernels->layer_norm(out, h, model->final_norm.weight, model->final_norm.bias,
+                                   d_model, model->description.norm_eps);
+        else
+            memcpy(out, h, d_model * sizeof *out);
+    }
+}
+
+/* What every worker runs. */
+static void run_worker(void *ctx, unsigned index, unsigned count) {
+    struct kvad_forward *f = ctx;
+    struct forward_worker *worker = &f->workers[index];
+    worker->is_bad = false;
+    for (size_t r = index; r < f->n_rows; r += count)
+        embed_row(f, r);
+    kvad_threads_barrier(f->threads);
+    copy_hidden(f, 0, index, count);
+    for (size_t layer = 0; layer < f->model->description.n_layers; layer++) {
+        attention_part(f, worker, layer, index, count);
+        mlp_part(f, worker, layer, index, count);
+        if (f->stop) return;
+        copy_hidden(f, layer + 1, index, count);
+    }
+    kvad_forward_logits(f, worker, index, count);
+}
+
+/* ---------------------------------------------------------------- a step */
+
+/* Lay the items out as rows, attention tiles and wanted logits. */
+static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *items,
+                      size_t n_items) {
+    f->items = items;
+    f->n_items = n_items;
+    f->n_rows = f->n_tiles = f->n_wants = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        const struct kvad_forward_item *item = &items[i];
+        for (size_t j = 0; j < item->n_rows; j++) {
+            size_t index =
+                item->rows ? item->rows[j] - item->row_base : item->n_tokens - item->n_rows + j;
+            f->wants[f->n_wants++] = (struct forward_want){
+                (uint32_t)(f->n_rows + index), item->logits + j * f->model->description.n_vocab};
+        }
+        for (size_t t = 0; t < item->n_tokens; t += FORWARD_TILE_ROWS)
+            f->tiles[f->n_tiles++] = (struct forward_tile){
+                (uint32_t)i, (uint32_t)(f->n_rows + t),
+                (uint32_t)kvad_min_size(item->n_tokens - t, FORWARD_TILE_ROWS)};
+        for (size_t t = 0; t < item->n_tokens; t++)
+            f->rows[f->n_rows++] = (struct forward_row){(uint32_t)i, (uint32_t)t};
+    }
+    for (size_t layer = 0; layer < f->model->description.n_layers; layer++)
+        atomic_store_explicit(&f->claims[layer], 0, memory_order_relaxed);
+}
+
+static enum kvad_status report_bad(const struct kvad_forward *f, size_t *failed_item,
+                                   struct kvad_error *err) {
+    struct forward_worker first = {0};
+    for (unsigned i = 0; i < f->n_workers; i++)
+        if (f->workers[i].is_bad)
+            kvad_forward_mark_bad(&first, f->workers[i].bad_layer, f->workers[i].bad_row);
+    if (!first.is_bad) return KVAD_OK;
+    const struct forward_row *row = &f->rows[first.bad_row];
+    *failed_item = row->item;
+    size_t position = f->items[row->item].position + row->index;
+    if (first.bad_layer == f->model->description.n_layers)
+        return kvad_fail(err, KVAD_ERR_NOT_FINITE,
+                         "logits at position %zu are not finite: the head's weights overflow "
+                         "or are damaged",
+                         position);
+    return kvad_fail(err, KVAD_ERR_NOT_FINITE,
+                     "values after layer %u at position %zu are not finite: the weights overflow "
+                     "or are damaged",
+                     first.bad_layer, position);
+}
+
+enum kvad_status kvad_forward_run(struct kvad_forward *forward,
+                                  const struct kvad_forward_item *items, size_t n_items,
+                                  const _Atomic bool *interrupt, size_t *failed_item,
+                                  struct kvad_error *err) {
+    struct kvad_forward *f = forward;
+    plan_step(f, items, n_items);
+    f->interrupt = interrupt;
+    f->stop = false;
+    for (unsigned i = 0; i < f->n_workers; i++)
+        f->workers[i].is_bad = false;
+    kvad_threads_run(f->threads, run_worker, f);
+    if (f->stop) return kvad_fail(err, KVAD_ERR_CANCELLED, "interrupted");
+    return report_bad(f, failed_item, err);
+}

@@ -1,0 +1,111 @@
+/* What the files of the forward pass share. */
+#ifndef KVAD_MODEL_FORWARD_INTERNAL_H
+#define KVAD_MODEL_FORWARD_INTERNAL_H
+
+#include "base/threads.h"
+#include "model/forward.h"
+
+enum {
+    /* Rows of one attention unit: enough to use a K tile several times while it is in registers. */
+    FORWARD_TILE_ROWS = 16,
+    /* Up to this many rows, every worker norms them for itself: cheaper than another barrier. */
+    FORWARD_PRIVATE_ROWS = 4,
+    /* Rows of logits computed in one pass over the head. */
+    FORWARD_HEAD_ROWS = 32
+};
+
+/* One row of a step. */
+struct forward_row {
+    uint32_t item;
+    uint32_t index; /* in the item's tokens */
+};
+
+/* A unit of attention for each kv head: consecutive rows of one item. */
+struct forward_tile {
+    uint32_t item, first_row, n_rows; /* first_row: row of the step */
+};
+
+/* A row that wants logits. */
+struct forward_want {
+    uint32_t row;
+    float *logits; /* [n_vocab], the caller's */
+};
+
+/* Scratch of one worker; nobody else touches it. */
+struct forward_worker {
+    float *normed; /* [FORWARD_PRIVATE_ROWS][d_stride] */
+    float *query;  /* [n_group * FORWARD_TILE_ROWS][head_dim], scaled */
+    float *o;      /* the same shape: sums so far */
+    float *chunk_o;
+    float *m, *l, *chunk_m, *chunk_l; /* [n_group * FORWARD_TILE_ROWS] */
+    uint32_t *visible;
+    /* First row found not finite: layer n_layers is the head. */
+    bool is_bad;
+    uint32_t bad_layer, bad_row;
+    float *memory; /* all of the above */
+    size_t bytes;
+};
+
+struct kvad_forward {
+    const struct kvad_model *model;
+    const struct kvad_kernels *kernels;
+    struct kvad_threads *threads;
+    struct kvad_heap *heap;
+    kvad_unary_fn *activation; /* NULL: linear */
+    size_t max_rows, max_items;
+    size_t n_group; /* query heads of one kv head */
+    /* Row strides in floats, rounded up to whole panels. */
+    size_t d_stride, qkv_stride, attended_stride, ff_stride, vocab_stride;
+    double score_scale; /* 1 / sqrt(head_dim), or 1 */
+
+    /* Step buffers, one row after the other. */
+    float *hidden;              /* [max_rows][d_stride]    the residual stream */
+    float *normed;              /* [max_rows][d_stride]    input of a linear */
+    float *qkv;                 /* [max_rows][qkv_stride] */
+    float *attended;            /* [max_rows][d_stride]: n_heads * head_dim = d_model columns */
+    float *delta;               /* [max_rows][d_stride]  what is added to the residual stream */
+    float *ff;                  /* [max_rows][ff_stride] */
+    float *head;                /* [FORWARD_HEAD_ROWS][vocab_stride] */
+    struct forward_row *rows;   /* [max_rows] */
+    struct forward_tile *tiles; /* [max_rows] */
+    struct forward_want *wants; /* [max_rows] */
+    _Atomic size_t *claims;     /* [n_layers] next unit of attention */
+    struct forward_worker *workers;
+    unsigned n_workers;
+
+    /* The step that runs now. */
+    const struct kvad_forward_item *items;
+    size_t n_items, n_rows, n_tiles, n_wants;
+    const _Atomic bool *interrupt;
+    bool stop; /* written by worker 0 before a barrier, read by all after it */
+};
+
+/* Part `index` of `count` of [0, n): [*first, *last). */
+static inline void forward_part(size_t n, unsigned index, unsigned count, size_t *first,
+                                size_t *last) {
+    *first = n * index / count;
+    *last = n * (index + 1) / count;
+}
+
+/* y[rows][columns of the panels [first, last)] of one linear; x has n_rows rows. */
+void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
+                         float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
+                         size_t first, size_t last);
+
+/* Attention of all rows in one layer; every worker calls it and claims units until none is left.
+ * Reads qkv and the cache, writes attended. */
+void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer);
+
+/* Write the columns [first, last) of qkv that are keys or values into the cache, for every row of
+ * the step. */
+void kvad_forward_store_kv(const struct kvad_forward *f, size_t layer, size_t first, size_t last);
+
+/* Final norm and head of the rows that want logits; every worker calls it. */
+void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, unsigned index,
+                         unsigned count);
+
+/* Remember that a row is not finite, if it is the first one. */
+void kvad_forward_mark_bad(struct forward_worker *worker, size_t layer, size_t row);
+bool kvad_forward_is_finite(const float *x, size_t n);
+
+#endif
