@@ -1,0 +1,11 @@
+/* What each CPU level brings to the table. Each function overwrites the fields that its level has;
+ * only kvad_kernels_pick() calls them. */
+#ifndef KVAD_KERNELS_LEVELS_H
+#define KVAD_KERNELS_LEVELS_H
+
+#include "kernels/kernels.h"
+
+void kvad_kernels_baseline(struct kvad_kernels *kernels);
+void kvad_kernels_portable(struct kvad_kernels *kernels);
+
+#endif
