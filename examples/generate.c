@@ -1,11 +1,11 @@
-/* Generate text with libkvad:  cc generate.c $(pkg-config --cflags --libs kvad) && ./a.out MODEL PROMPT */
+/* Generate text: cc generate.c $(pkg-config --cflags --libs kvad) && ./a.out MODEL PROMPT */
 #include <kvad/kvad.h>
 #include <stdio.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
     if (argc != 3) return fprintf(stderr, "usage: generate MODEL PROMPT\n"), 2;
-    struct kvad_error err;
+    struct kvad_error err = {.text = "the prompt has more than 1024 tokens"};
     struct kvad_model *model = NULL;
     struct kvad_engine *engine = NULL;
     struct kvad_request *request = NULL;
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     if (kvad_model_load(argv[1], NULL, &model, &err) != KVAD_OK ||
         kvad_tokenizer_encode(kvad_model_tokenizer(model), argv[2], strlen(argv[2]), 0, ids, 1024,
                               &options.n_prompt, &err) != KVAD_OK ||
-        kvad_engine_open(model, NULL, &engine, &err) != KVAD_OK ||
+        options.n_prompt > 1024 || kvad_engine_open(model, NULL, &engine, &err) != KVAD_OK ||
         kvad_request_submit(engine, &options, &request, &err) != KVAD_OK)
         return fprintf(stderr, "%s\n", err.text), 1;
     struct kvad_event event = {.finish = KVAD_FINISH_NONE};
