@@ -1,0 +1,52 @@
+/* What the files behind kvad.h share: the engine, its sequences and its requests. */
+#ifndef KVAD_ENGINE_ENGINE_H
+#define KVAD_ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "base/compiler.h"
+#include "kv/sequence.h"
+#include "model/forward.h"
+
+struct kvad_sequence {
+    struct kvad_engine *engine;
+    struct kvad_sequence *previous, *next; /* in engine->sequences */
+    struct kvad_kv_sequence kv;
+    uint64_t eval_stamp; /* the last eval that named it: finds a sequence named twice */
+};
+
+struct kvad_engine {
+    struct kvad_heap heap;
+    struct kvad_log log;
+    struct kvad_model *model;     /* one reference */
+    struct kvad_threads *threads; /* one reference */
+    struct kvad_kernels kernels;
+    enum kvad_cache_policy cache;
+    uint32_t n_ctx, n_sequences, n_batch_tokens;
+    struct kvad_kv_shape shape;
+    struct kvad_kv_pool pool; /* KVAD_CACHE_PAGED and KVAD_CACHE_NONE */
+    struct kvad_forward *forward;
+    struct kvad_forward_item *items; /* [n_sequences] of the step that runs */
+    uint64_t step_bytes, kv_bytes_peak;
+
+    struct kvad_sequence *sequences;
+    uint32_t n_alive;
+    uint64_t eval_stamp;
+    size_t failed_item; /* index of the item that made the last kvad_eval() fail, or SIZE_MAX */
+    _Atomic bool interrupt;
+
+    struct kvad_request *requests;     /* queued and running, in order of arrival */
+    struct kvad_eval_item *step_items; /* [n_sequences] */
+    struct kvad_request **step_owners; /* [n_sequences] whose item it is */
+    float *step_logits;                /* [n_sequences][n_vocab]; one row per item */
+    size_t blocks_promised;            /* blocks that running requests may still come to need */
+};
+
+/** Bytes of cache memory that all sequences hold now. O(sequences). */
+uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine);
+
+/** Write one line to the engine's log. */
+void kvad_engine_log(const struct kvad_engine *engine, enum kvad_log_level level,
+                     const char *format, ...) KVAD_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,174 @@
+#include "engine/request.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "sampling/logprob.h"
+
+/* ---------------------------------------------------------------- events */
+
+bool kvad_request_has_room(const struct kvad_request *request) {
+    size_t longest = kvad_text_stream_max_output(&request->stream);
+    return request->n_events + 2 <= REQUEST_EVENTS &&
+           request->text_size + 2 * longest <= request->text_capacity;
+}
+
+static void push_event(struct kvad_request *r, int32_t token, double logprob, const char *text,
+                       size_t text_size, enum kvad_finish finish) {
+    if (r->n_events == 0) r->text_size = 0;
+    struct request_event *event = &r->events[(r->first_event + r->n_events++) % REQUEST_EVENTS];
+    *event = (struct request_event){token, logprob, r->text_size, text_size, finish};
+    if (text_size) memcpy(r->text + r->text_size, text, text_size);
+    r->text_size += text_size;
+}
+
+bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event) {
+    if (request->n_events == 0) return false;
+    const struct request_event *e = &request->events[request->first_event];
+    *event = (struct kvad_event){.token = e->token,
+                                 .logprob = e->logprob,
+                                 .text = request->text ? request->text + e->text : "",
+                                 .text_size = e->text_size,
+                                 .finish = e->finish};
+    request->first_event = (request->first_event + 1) % REQUEST_EVENTS;
+    request->n_events--;
+    return true;
+}
+
+/* ---------------------------------------------------------------- the end of a request */
+
+static void leave_engine(struct kvad_request *r) {
+    struct kvad_request **link = &r->engine->requests;
+    while (*link && *link != r)
+        link = &(*link)->next;
+    if (*link) *link = r->next;
+    r->next = NULL;
+    if (r->state == REQUEST_RUNNING) r->engine->blocks_promised -= r->n_blocks;
+    kvad_sequence_destroy(&r->sequence);
+    r->state = REQUEST_FINISHED;
+}
+
+void kvad_request_finish(struct kvad_request *request, enum kvad_finish finish) {
+    const char *text = "";
+    size_t text_size = 0;
+    if (request->tokenizer) kvad_text_stream_finish(&request->stream, &text, &text_size);
+    push_event(request, -1, 0, text, text_size, finish);
+    leave_engine(request);
+}
+
+void kvad_request_fail(struct kvad_request *request, enum kvad_status status,
+                       const struct kvad_error *err) {
+    request->error_status = status;
+    request->error = *err;
+    kvad_request_finish(request, KVAD_FINISH_ERROR);
+}
+
+enum kvad_status kvad_request_error(const struct kvad_request *request, struct kvad_error *err) {
+    if (err && request->error_status != KVAD_OK) *err = request->error;
+    return request->error_status;
+}
+
+void kvad_request_cancel(struct kvad_request *request) {
+    atomic_store(&request->cancel, true);
+}
+
+void kvad_request_destroy(struct kvad_request **request) {
+    if (!request || !*request) return;
+    struct kvad_request *r = *request;
+    *request = NULL;
+    leave_engine(r);
+    struct kvad_heap *heap = &r->engine->heap;
+    kvad_sampler_destroy(&r->sampler);
+    kvad_text_stream_deinit(&r->stream);
+    kvad_free(heap, r->ids, r->ids_capacity * sizeof *r->ids);
+    kvad_free(heap, r->end_ids, r->n_end_ids * sizeof *r->end_ids);
+    kvad_free(heap, r->text, r->text_capacity);
+    kvad_free(heap, r, sizeof *r);
+}
+
+/* ---------------------------------------------------------------- one token on */
+
+static bool is_end(const struct kvad_request *r, int32_t token) {
+    for (size_t i = 0; i < r->n_end_ids; i++)
+        if (r->end_ids[i] == token) return true;
+    return false;
+}
+
+static enum kvad_status append_id(struct kvad_request *r, int32_t token, struct kvad_error *err) {
+    if (r->n_ids == r->ids_capacity) {
+        /* Only sliding requests without a limit come here; the rest reserved all at submit. */
+        size_t bytes = r->ids_capacity * sizeof *r->ids;
+        int32_t *ids = kvad_resize(&r->engine->heap, r->ids, bytes, 2 * bytes);
+        if (!ids) return kvad_fail_memory(err, "ids of a request", 2 * bytes);
+        r->ids = ids;
+        r->ids_capacity *= 2;
+    }
+    r->ids[r->n_ids++] = token;
+    r->n_outputs++;
+    return KVAD_OK;
+}
+
+/* Event of an accepted token, with the text that became certain. */
+static void report_token(struct kvad_request *r, int32_t token, const float *logits) {
+    double logprob = 0;
+    if (r->logprobs) logprob = kvad_logprob(logits, r->engine->model->description.n_vocab, token);
+    const char *text = "", *bytes;
+    size_t text_size = 0, size;
+    /* Ids at or above the tokenizer's size are never sampled, so there is a piece. */
+    if (r->tokenizer && kvad_tokenizer_piece(r->tokenizer, token, &bytes, &size, NULL) == KVAD_OK)
+        kvad_text_stream_push(&r->stream, bytes, size, &text, &text_size);
+    push_event(r, token, logprob, text, text_size, KVAD_FINISH_NONE);
+}
+
+/* The context is full and more tokens are wanted. */
+static void overflow(struct kvad_request *r) {
+    struct kvad_error err;
+    switch (r->on_overflow) {
+    case KVAD_OVERFLOW_STOP: kvad_request_finish(r, KVAD_FINISH_LENGTH); return;
+    case KVAD_OVERFLOW_ERROR:
+        kvad_fail(&err, KVAD_ERR_CONTEXT_FULL,
+                  "the context of %u tokens is full after %zu of %zu tokens", r->engine->n_ctx,
+                  r->n_outputs, r->max_tokens);
+        kvad_request_fail(r, KVAD_ERR_CONTEXT_FULL, &err);
+        return;
+    case KVAD_OVERFLOW_RECOMPUTE: break;
+    }
+    /* Positions are learned, so every row of the moved window is another row: nothing can be kept.
+     */
+    if (r->n_ids - r->window <= r->engine->n_ctx) return;
+    r->window = r->n_ids - r->engine->n_ctx;
+    r->n_fed = 0;
+    kvad_kv_sequence_truncate(&r->sequence->kv, 0);
+}
+
+void kvad_request_advance(struct kvad_request *request, const float *logits) {
+    struct kvad_request *r = request;
+    struct kvad_error err;
+    if (r->on_logits)
+        r->on_logits(r->user, r->n_outputs, logits, r->engine->model->description.n_vocab);
+    int32_t token;
+    size_t n_banned = r->n_outputs < r->min_tokens ? r->n_end_ids : 0;
+    enum kvad_status status = kvad_sampler_draw(r->sampler, logits, r->ids, r->n_ids, r->end_ids,
+                                                n_banned, r->n_outputs, &token, &err);
+    if (status == KVAD_OK && is_end(r, token)) {
+        kvad_request_finish(r, KVAD_FINISH_STOP);
+        return;
+    }
+    if (status == KVAD_OK) status = append_id(r, token, &err);
+    if (status != KVAD_OK) {
+        kvad_request_fail(r, status, &err);
+        return;
+    }
+    report_token(r, token, logits);
+    if (r->tokenizer && r->stream.stopped)
+        kvad_request_finish(r, KVAD_FINISH_STOP);
+    else if (r->n_outputs == r->max_tokens)
+        kvad_request_finish(r, KVAD_FINISH_LENGTH);
+    else if (r->n_ids - r->window >= r->engine->n_ctx)
+        overflow(r);
+    /* Without a cache every token recomputes its whole window. */
+    if (r->state == REQUEST_RUNNING && r->engine->cache == KVAD_CACHE_NONE) {
+        r->n_fed = 0;
+        kvad_kv_sequence_truncate(&r->sequence->kv, 0);
+    }
+}

@@ -1,0 +1,69 @@
+/* A request: a prompt, how to continue it, and the events that are ready for the caller. */
+#ifndef KVAD_ENGINE_REQUEST_H
+#define KVAD_ENGINE_REQUEST_H
+
+#include "engine/engine.h"
+#include "engine/text_stream.h"
+
+enum {
+    /* Events that may wait for the caller. A request whose caller does not poll pauses when they
+       are used up. */
+    REQUEST_EVENTS = 64
+};
+
+enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_FINISHED };
+
+struct request_event {
+    int32_t token;
+    double logprob;
+    size_t text, text_size; /* in request->text */
+    enum kvad_finish finish;
+};
+
+struct kvad_request {
+    struct kvad_engine *engine;
+    struct kvad_request *next; /* in engine->requests, until it has finished */
+    enum request_state state;
+    _Atomic bool cancel;
+
+    int32_t *ids; /* [n_ids] prompt, then output */
+    size_t n_ids, ids_capacity, n_prompt, n_outputs;
+    size_t window;                  /* first id that the context holds; moves when it slides */
+    size_t n_fed;                   /* ids from `window` on that are in the cache */
+    struct kvad_sequence *sequence; /* while running */
+    size_t n_blocks;                /* promised to it from the pool */
+
+    size_t max_tokens, min_tokens;
+    enum kvad_overflow on_overflow;
+    bool logprobs;
+    int32_t *end_ids; /* [n_end_ids] stop ids and, unless ignored, the model's end id */
+    size_t n_end_ids;
+    struct kvad_sampler *sampler;
+    struct kvad_tokenizer *tokenizer; /* borrowed from the model; NULL: no text */
+    struct kvad_text_stream stream;
+    void (*on_logits)(void *user, size_t output_index, const float *logits, size_t n_vocab);
+    void *user;
+
+    struct request_event events[REQUEST_EVENTS]; /* ring */
+    size_t first_event, n_events;
+    char *text; /* of the events; begins anew whenever none is left */
+    size_t text_size, text_capacity;
+    enum kvad_status error_status;
+    struct kvad_error error;
+};
+
+/** Whether two more events (a token and the end) and their text still fit. */
+bool kvad_request_has_room(const struct kvad_request *request);
+
+/** The model's answer for the next token is there: sample it, make its event, decide whether the
+ * request goes on. */
+void kvad_request_advance(struct kvad_request *request, const float *logits);
+
+/** End a running or queued request: last event, memory of the cache back, out of the engine's list.
+ */
+void kvad_request_finish(struct kvad_request *request, enum kvad_finish finish);
+/** The same with KVAD_FINISH_ERROR and a cause, which is copied. */
+void kvad_request_fail(struct kvad_request *request, enum kvad_status status,
+                       const struct kvad_error *err);
+
+#endif
