@@ -256,8 +256,9 @@ struct kvad_engine_info {
     unsigned n_threads;
     uint32_t n_ctx, block_tokens, n_blocks;
     uint64_t step_bytes;    /* reserved at open for a step */
-    uint64_t kv_bytes;      /* cache memory held now */
-    uint64_t kv_bytes_peak; /* most ever held */
+    uint64_t kv_pool_bytes; /* reserved at open for the paged pool; 0 with other policies */
+    uint64_t kv_bytes;      /* cache memory that sequences hold now: their blocks or areas */
+    uint64_t kv_bytes_peak; /* most they ever held */
 };
 
 /** Name of the index-th kernel level that this CPU can run ("portable"), lowest first; NULL after
