@@ -45,7 +45,7 @@ verify-faults: ## build with the seeded faults and see that the tests catch each
 	@scripts/check faults
 
 format: ## lay out all C files with clang-format
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git -c 'safe.directory=*' ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
 clean: ## remove everything that was built
 	rm -rf build

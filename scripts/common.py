@@ -19,7 +19,7 @@ def repository_files():
             folders[:] = [f for f in folders if f not in ("build", "__pycache__", ".pytest_cache", ".hypothesis")]
             found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files]
         return sorted(found)
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout.decode().split("\0")
     return sorted({f for f in listed if f and os.path.isfile(os.path.join(ROOT, f))})
 
