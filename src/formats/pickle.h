@@ -22,6 +22,9 @@ enum kvad_pickle_kind {
     KVAD_PICKLE_OBJECT /* a known class whose content does not matter here */
 };
 
+/* Borrowed and immutable. A value is stored only as far as the member of its kind reaches, so never
+ * copy the struct. Values form a tree of at most 64 levels, but one value may hang in several
+ * places (what the stream shares is shared): a walk of the whole tree needs a bound of its own. */
 struct kvad_pickle_value {
     enum kvad_pickle_kind kind;
     union {
@@ -42,6 +45,7 @@ struct kvad_pickle_value {
             size_t n;
         } dict;
         struct kvad_tensor tensor;
+        const void *detail; /* OBJECT: private to the reader */
     } as;
 };
 

@@ -49,9 +49,9 @@ const char *kvad_dtype_name(enum kvad_dtype dtype);
 /** Write [768, 2304] style text of the shape into `text` (always terminated); returns `text`. */
 const char *kvad_tensor_shape_text(const struct kvad_tensor *tensor, char *text, size_t size);
 
-/** Row `row` (index of the first dimension of a 1-D or 2-D tensor; a 1-D tensor is one row 0) as
- * float32, exactly: F32, F16, BF16, and F64 rounded to nearest. `out` has as many floats as the
- * last dimension. KVAD_ERR_UNSUPPORTED names other dtypes. */
+/** Row `row` (index of the first dimension of a 1-D or 2-D tensor; a 1-D tensor is one row 0, a 0-D
+ * tensor one row of one) as float32, exactly: F32, F16, BF16, and F64 rounded to nearest. `out` has
+ * as many floats as the last dimension. KVAD_ERR_UNSUPPORTED names other dtypes. */
 enum kvad_status kvad_tensor_read_row(const struct kvad_tensor *tensor, size_t row, float *out,
                                       struct kvad_error *err);
 
