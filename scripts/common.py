@@ -48,12 +48,13 @@ def without_comments(text, keep_strings=True):
     return _C_TOKEN.sub(blank, text)
 
 
-def finish(n_checked, problems):
-    """Print the problems and the line that scripts/check counts; return the exit status."""
-    for problem in problems:
-        print(problem)
-    n_failed = min(len(problems), n_checked) if n_checked else len(problems)
-    print(f"{n_checked - n_failed if n_checked else 0} passed, {n_failed} failed")
+def finish(n_checked, problems, skipped=()):
+    """Print the problems and the line that scripts/check counts; return the exit status. Of n_checked things each
+    problem fails one, and `skipped` (lines with a reason) did not run."""
+    for line in [*problems, *(f"SKIPPED: {reason}" for reason in skipped)]:
+        print(line)
+    n_passed = max(0, n_checked - len(problems) - len(skipped))
+    print(f"{n_passed} passed, {len(problems)} failed" + (f", {len(skipped)} skipped" if skipped else ""))
     return 1 if problems else 0
 
 
