@@ -7,7 +7,8 @@
  * dropped
  *
  * The text of all calls together is the text of the whole output, cut before the stop string whose
- * end comes first. Not thread-safe; belongs to one request. */
+ * end comes first (of several that end together, before the longest). Not thread-safe; belongs to
+ * one request. */
 #ifndef KVAD_ENGINE_TEXT_STREAM_H
 #define KVAD_ENGINE_TEXT_STREAM_H
 
@@ -19,21 +20,20 @@ enum { KVAD_MAX_STOPS = 64, KVAD_MAX_STOP_BYTES = 4096 };
 struct kvad_text_stream {
     struct kvad_heap *heap;
     struct kvad_utf8_stream utf8;
-    char *stops; /* all stop strings, one after the other */
-    size_t stops_size;
+    struct kvad_stop *stops; /* [n_stops] */
     size_t n_stops;
-    size_t *stop_sizes; /* [n_stops] */
-    size_t
-        *matched; /* [n_stops] bytes of each that the text ends with: the longest proper prefix */
-    char *buffer; /* held text, then new text */
+    char *stop_bytes;  /* [stop_bytes_size] all stop strings, one after the other */
+    uint16_t *borders; /* [stop_bytes_size], beside them */
+    size_t stop_bytes_size;
+    char *buffer; /* text given out by the last call, then text held back */
     size_t buffer_capacity;
-    size_t n_held; /* bytes at the start of the buffer that were not given out yet */
+    size_t n_given, n_text; /* bytes given out, bytes in all */
     bool stopped;
 };
 
-/** Copy the stop strings (each 1 to KVAD_MAX_STOP_BYTES bytes, at most KVAD_MAX_STOPS) and reserve
- * room for pushes of at most `max_piece` bytes. KVAD_ERR_ARGUMENT names the stop string,
- * KVAD_ERR_NO_MEMORY. */
+/** Copy the stop strings (each 1 to KVAD_MAX_STOP_BYTES bytes of valid UTF-8, at most
+ * KVAD_MAX_STOPS) and reserve room for pushes of at most `max_piece` bytes. KVAD_ERR_ARGUMENT names
+ * the stop string, KVAD_ERR_NO_MEMORY. `heap` must outlive the stream. */
 enum kvad_status kvad_text_stream_init(struct kvad_text_stream *stream, const char *const *stops,
                                        size_t n_stops, size_t max_piece, struct kvad_heap *heap,
                                        struct kvad_error *err);
