@@ -1,81 +1,12 @@
 /* The opcodes. One function each; what has no function is refused by name. Meaning of opcodes:
  * CPython's Lib/pickletools.py. */
-#include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
+#include "formats/pickle_stack.h"
 #include "formats/pickle_utf8.h"
-#include "formats/pickle_vm.h"
 
 typedef enum kvad_status op_fn(struct kvad_pickle_vm *vm);
-
-/* ---- input, stack, marks, memo */
-
-static enum kvad_status take(struct kvad_pickle_vm *vm, size_t n, const unsigned char **out) {
-    if (n > vm->in.size - vm->at)
-        return kvad_pickle_fail(vm, KVAD_ERR_FORMAT,
-                                "needs %zu more bytes, %zu are left: the file is cut short or "
-                                "damaged",
-                                n, vm->in.size - vm->at);
-    *out = vm->in.data + vm->at;
-    vm->at += n;
-    return KVAD_OK;
-}
-
-/* A little-endian unsigned number of 1, 2, 4 or 8 bytes. */
-static enum kvad_status take_number(struct kvad_pickle_vm *vm, size_t bytes, uint64_t *out) {
-    const unsigned char *p = NULL;
-    KVAD_TRY(take(vm, bytes, &p));
-    *out = 0;
-    for (size_t i = bytes; i-- > 0;)
-        *out = *out << 8 | p[i];
-    return KVAD_OK;
-}
-
-static enum kvad_status grow(struct kvad_pickle_vm *vm, struct kvad_pickle_node ***array,
-                             size_t *capacity, size_t wanted) {
-    if (wanted <= *capacity) return KVAD_OK;
-    size_t fresh_capacity = *capacity ? *capacity : 64;
-    while (fresh_capacity < wanted)
-        fresh_capacity *= 2;
-    size_t old = *capacity * sizeof **array, bytes = fresh_capacity * sizeof **array;
-    void *fresh = kvad_resize(vm->pickle->heap, *array, old, bytes);
-    if (!fresh) return kvad_fail_memory(vm->err, "stack of a pickle", bytes);
-    *array = fresh;
-    memset((unsigned char *)fresh + old, 0, bytes - old);
-    *capacity = fresh_capacity;
-    return KVAD_OK;
-}
-
-static enum kvad_status push(struct kvad_pickle_vm *vm, struct kvad_pickle_node *node) {
-    KVAD_TRY(grow(vm, &vm->stack, &vm->stack_capacity, vm->n_stack + 1));
-    vm->stack[vm->n_stack++] = node;
-    return KVAD_OK;
-}
-
-/* What stands above the last mark may be taken; the mark itself only by its own opcodes. */
-static enum kvad_status need(struct kvad_pickle_vm *vm, size_t n) {
-    size_t floor = vm->n_marks ? vm->marks[vm->n_marks - 1] : 0;
-    if (vm->n_stack - floor >= n) return KVAD_OK;
-    return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "stack underflow: needs %zu values, has %zu", n,
-                            vm->n_stack - floor);
-}
-
-/* Close the last mark: values from *first up to the top were pushed since. `below` values must lie
- * under it. */
-static enum kvad_status pop_mark(struct kvad_pickle_vm *vm, size_t below, size_t *first) {
-    if (vm->n_marks == 0) return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "no mark on the stack");
-    *first = vm->marks[--vm->n_marks];
-    size_t floor = vm->n_marks ? vm->marks[vm->n_marks - 1] : 0;
-    if (*first - floor < below)
-        return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "stack underflow below the mark");
-    return KVAD_OK;
-}
-
-static struct kvad_pickle_node *top(const struct kvad_pickle_vm *vm, size_t depth) {
-    return vm->stack[vm->n_stack - 1 - depth];
-}
 
 static unsigned opcode(const struct kvad_pickle_vm *vm) {
     return vm->in.data[vm->op_at];
@@ -85,7 +16,7 @@ static unsigned opcode(const struct kvad_pickle_vm *vm) {
 
 static enum kvad_status op_proto(struct kvad_pickle_vm *vm) {
     uint64_t version = 0;
-    KVAD_TRY(take_number(vm, 1, &version));
+    KVAD_TRY(kvad_pickle_take_number(vm, 1, &version));
     if (vm->op_at != 0) return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "PROTO inside the stream");
     if (version < 2 || version > 5)
         return kvad_pickle_fail(vm, KVAD_ERR_UNSUPPORTED,
@@ -96,7 +27,7 @@ static enum kvad_status op_proto(struct kvad_pickle_vm *vm) {
 
 static enum kvad_status op_frame(struct kvad_pickle_vm *vm) {
     uint64_t size = 0;
-    KVAD_TRY(take_number(vm, 8, &size));
+    KVAD_TRY(kvad_pickle_take_number(vm, 8, &size));
     if (size > vm->in.size - vm->at)
         return kvad_pickle_fail(vm, KVAD_ERR_FORMAT,
                                 "frame of %llu bytes, %zu are left: the file is cut short or "
@@ -110,7 +41,7 @@ static enum kvad_status op_frame(struct kvad_pickle_vm *vm) {
 static enum kvad_status op_none(struct kvad_pickle_vm *vm) {
     struct kvad_pickle_node *node = NULL;
     KVAD_TRY(kvad_pickle_node(vm, KVAD_ROLE_PLAIN, KVAD_PICKLE_NONE, 0, &node));
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 static enum kvad_status op_bool(struct kvad_pickle_vm *vm) {
@@ -118,7 +49,7 @@ static enum kvad_status op_bool(struct kvad_pickle_vm *vm) {
     KVAD_TRY(kvad_pickle_node(vm, KVAD_ROLE_PLAIN, KVAD_PICKLE_BOOL, sizeof node->value.as.boolean,
                               &node));
     node->value.as.boolean = opcode(vm) == 0x88;
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 static enum kvad_status push_int(struct kvad_pickle_vm *vm, int64_t integer) {
@@ -126,27 +57,27 @@ static enum kvad_status push_int(struct kvad_pickle_vm *vm, int64_t integer) {
     KVAD_TRY(kvad_pickle_node(vm, KVAD_ROLE_PLAIN, KVAD_PICKLE_INT, sizeof node->value.as.integer,
                               &node));
     node->value.as.integer = integer;
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 static enum kvad_status op_int(struct kvad_pickle_vm *vm) {
     size_t bytes = opcode(vm) == 'K' ? 1 : opcode(vm) == 'M' ? 2 : 4;
     uint64_t number = 0;
-    KVAD_TRY(take_number(vm, bytes, &number));
+    KVAD_TRY(kvad_pickle_take_number(vm, bytes, &number));
     return push_int(vm, bytes == 4 ? (int32_t)(uint32_t)number : (int64_t)number);
 }
 
 static enum kvad_status op_long(struct kvad_pickle_vm *vm) {
     uint64_t size = 0, number = 0;
     const unsigned char *p = NULL;
-    KVAD_TRY(take_number(vm, 1, &size));
-    KVAD_TRY(take(vm, (size_t)size, &p));
+    KVAD_TRY(kvad_pickle_take_number(vm, 1, &size));
+    KVAD_TRY(kvad_pickle_take(vm, (size_t)size, &p));
     if (size > 8) { /* beyond 64 bits: a value, but not a number for us */
         struct kvad_pickle_node *node = NULL;
         KVAD_TRY(kvad_pickle_node(vm, KVAD_ROLE_PLAIN, KVAD_PICKLE_OBJECT,
                                   sizeof node->value.as.detail, &node));
         node->value.as.detail = NULL;
-        return push(vm, node);
+        return kvad_pickle_push(vm, node);
     }
     if (size && p[size - 1] & 0x80) number = UINT64_MAX; /* two's complement: extend the sign */
     for (size_t i = (size_t)size; i-- > 0;)
@@ -156,7 +87,7 @@ static enum kvad_status op_long(struct kvad_pickle_vm *vm) {
 
 static enum kvad_status op_float(struct kvad_pickle_vm *vm) {
     const unsigned char *p = NULL;
-    KVAD_TRY(take(vm, 8, &p));
+    KVAD_TRY(kvad_pickle_take(vm, 8, &p));
     uint64_t bits = 0;
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | p[i]; /* big-endian, alone of all numbers */
@@ -164,23 +95,23 @@ static enum kvad_status op_float(struct kvad_pickle_vm *vm) {
     KVAD_TRY(kvad_pickle_node(vm, KVAD_ROLE_PLAIN, KVAD_PICKLE_FLOAT, sizeof node->value.as.number,
                               &node));
     memcpy(&node->value.as.number, &bits, sizeof bits);
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 static enum kvad_status op_string(struct kvad_pickle_vm *vm) {
     unsigned op = opcode(vm); /* BINUNICODE, BINUNICODE8, SHORT_BINUNICODE and SHORT_BINSTRING */
     uint64_t size = 0;
-    KVAD_TRY(take_number(vm, op == 'X' ? 4 : op == 0x8d ? 8 : 1, &size));
+    KVAD_TRY(kvad_pickle_take_number(vm, op == 'X' ? 4 : op == 0x8d ? 8 : 1, &size));
     if (size > KVAD_PICKLE_MAX_STRING)
         return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "string of %llu bytes (at most %d)",
                                 (unsigned long long)size, KVAD_PICKLE_MAX_STRING);
     const unsigned char *bytes = NULL;
-    KVAD_TRY(take(vm, (size_t)size, &bytes));
+    KVAD_TRY(kvad_pickle_take(vm, (size_t)size, &bytes));
     if (!kvad_pickle_is_utf8(bytes, (size_t)size))
         return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "string is not UTF-8");
     struct kvad_pickle_node *node = NULL;
     KVAD_TRY(kvad_pickle_new_string(vm, bytes, (size_t)size, &node));
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 /* ---- containers */
@@ -203,7 +134,7 @@ static enum kvad_status op_empty(struct kvad_pickle_vm *vm) {
                                       : opcode(vm) == ']' ? KVAD_ROLE_LIST
                                                           : KVAD_ROLE_SET,
                                       &node));
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 static enum kvad_status make_tuple(struct kvad_pickle_vm *vm, size_t first) {
@@ -211,16 +142,16 @@ static enum kvad_status make_tuple(struct kvad_pickle_vm *vm, size_t first) {
     KVAD_TRY(kvad_pickle_new_list(vm, KVAD_ROLE_TUPLE, &node));
     KVAD_TRY(kvad_pickle_append(vm, node, vm->stack + first, vm->n_stack - first));
     vm->n_stack = first;
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 static enum kvad_status op_tuple(struct kvad_pickle_vm *vm) {
     size_t first = 0;
-    KVAD_TRY(pop_mark(vm, 0, &first));
+    KVAD_TRY(kvad_pickle_pop_mark(vm, 0, &first));
     return make_tuple(vm, first);
 }
 static enum kvad_status op_tuple_n(struct kvad_pickle_vm *vm) {
     size_t n = opcode(vm) - 0x84; /* TUPLE1, TUPLE2, TUPLE3 */
-    KVAD_TRY(need(vm, n));
+    KVAD_TRY(kvad_pickle_need(vm, n));
     return make_tuple(vm, vm->n_stack - n);
 }
 
@@ -234,12 +165,12 @@ static enum kvad_status append(struct kvad_pickle_vm *vm, size_t first) {
     return KVAD_OK;
 }
 static enum kvad_status op_append(struct kvad_pickle_vm *vm) {
-    KVAD_TRY(need(vm, 2));
+    KVAD_TRY(kvad_pickle_need(vm, 2));
     return append(vm, vm->n_stack - 1);
 }
 static enum kvad_status op_appends(struct kvad_pickle_vm *vm) {
     size_t first = 0;
-    KVAD_TRY(pop_mark(vm, 1, &first));
+    KVAD_TRY(kvad_pickle_pop_mark(vm, 1, &first));
     return append(vm, first);
 }
 
@@ -255,43 +186,32 @@ static enum kvad_status set_items(struct kvad_pickle_vm *vm, size_t first) {
     return KVAD_OK;
 }
 static enum kvad_status op_setitem(struct kvad_pickle_vm *vm) {
-    KVAD_TRY(need(vm, 3));
+    KVAD_TRY(kvad_pickle_need(vm, 3));
     return set_items(vm, vm->n_stack - 2);
 }
 static enum kvad_status op_setitems(struct kvad_pickle_vm *vm) {
     size_t first = 0;
-    KVAD_TRY(pop_mark(vm, 1, &first));
+    KVAD_TRY(kvad_pickle_pop_mark(vm, 1, &first));
     return set_items(vm, first);
 }
 
 /* ---- memo */
 
-static enum kvad_status memo_put(struct kvad_pickle_vm *vm, uint64_t index) {
-    KVAD_TRY(need(vm, 1));
-    /* Every entry takes at least a byte of the stream, and writers count from 0. */
-    if (index >= KVAD_PICKLE_MAX_MEMO || index >= vm->at)
-        return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "memo index %llu after %zu bytes",
-                                (unsigned long long)index, vm->at);
-    KVAD_TRY(grow(vm, &vm->memo, &vm->memo_capacity, (size_t)index + 1));
-    vm->memo[index] = top(vm, 0);
-    if (vm->n_memo <= index) vm->n_memo = (size_t)index + 1;
-    return KVAD_OK;
-}
 static enum kvad_status op_memoize(struct kvad_pickle_vm *vm) {
-    return memo_put(vm, vm->n_memo);
+    return kvad_pickle_memo_put(vm, vm->n_memo);
 }
 static enum kvad_status op_put(struct kvad_pickle_vm *vm) {
     uint64_t index = 0;
-    KVAD_TRY(take_number(vm, opcode(vm) == 'q' ? 1 : 4, &index));
-    return memo_put(vm, index);
+    KVAD_TRY(kvad_pickle_take_number(vm, opcode(vm) == 'q' ? 1 : 4, &index));
+    return kvad_pickle_memo_put(vm, index);
 }
 static enum kvad_status op_get(struct kvad_pickle_vm *vm) {
     uint64_t index = 0;
-    KVAD_TRY(take_number(vm, opcode(vm) == 'h' ? 1 : 4, &index));
+    KVAD_TRY(kvad_pickle_take_number(vm, opcode(vm) == 'h' ? 1 : 4, &index));
     if (index >= vm->n_memo || !vm->memo[index])
         return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "memo has no entry %llu",
                                 (unsigned long long)index);
-    return push(vm, vm->memo[index]);
+    return kvad_pickle_push(vm, vm->memo[index]);
 }
 
 /* ---- classes and objects */
@@ -317,13 +237,14 @@ static enum kvad_status op_global(struct kvad_pickle_vm *vm) {
     KVAD_TRY(take_line(vm, &module, &module_size));
     KVAD_TRY(take_line(vm, &name, &name_size));
     KVAD_TRY(kvad_pickle_find_class(vm, module, module_size, name, name_size, &node));
-    return push(vm, node);
+    return kvad_pickle_push(vm, node);
 }
 
 /* Protocol 4 names classes this way. Nothing that is read needs it, so it only names the class. */
 static enum kvad_status op_stack_global(struct kvad_pickle_vm *vm) {
-    KVAD_TRY(need(vm, 2));
-    const struct kvad_pickle_value *name = &top(vm, 0)->value, *module = &top(vm, 1)->value;
+    KVAD_TRY(kvad_pickle_need(vm, 2));
+    const struct kvad_pickle_value *name = &kvad_pickle_top(vm, 0)->value,
+                                   *module = &kvad_pickle_top(vm, 1)->value;
     if (name->kind != KVAD_PICKLE_STRING || module->kind != KVAD_PICKLE_STRING)
         return kvad_pickle_fail(vm, KVAD_ERR_FORMAT, "STACK_GLOBAL without two strings");
     return kvad_pickle_fail(vm, KVAD_ERR_UNSUPPORTED,
@@ -335,25 +256,25 @@ static enum kvad_status op_stack_global(struct kvad_pickle_vm *vm) {
 
 static enum kvad_status op_reduce(struct kvad_pickle_vm *vm) {
     struct kvad_pickle_node *result = NULL;
-    KVAD_TRY(need(vm, 2));
-    KVAD_TRY(kvad_pickle_reduce(vm, top(vm, 1), top(vm, 0), &result));
+    KVAD_TRY(kvad_pickle_need(vm, 2));
+    KVAD_TRY(kvad_pickle_reduce(vm, kvad_pickle_top(vm, 1), kvad_pickle_top(vm, 0), &result));
     vm->n_stack -= 2;
-    return push(vm, result);
+    return kvad_pickle_push(vm, result);
 }
 
 static enum kvad_status op_build(struct kvad_pickle_vm *vm) {
-    KVAD_TRY(need(vm, 2));
-    KVAD_TRY(kvad_pickle_build(vm, top(vm, 1), top(vm, 0)));
+    KVAD_TRY(kvad_pickle_need(vm, 2));
+    KVAD_TRY(kvad_pickle_build(vm, kvad_pickle_top(vm, 1), kvad_pickle_top(vm, 0)));
     vm->n_stack--;
     return KVAD_OK;
 }
 
 static enum kvad_status op_persistent(struct kvad_pickle_vm *vm) {
     struct kvad_pickle_node *result = NULL;
-    KVAD_TRY(need(vm, 1));
-    KVAD_TRY(kvad_pickle_persistent(vm, top(vm, 0), &result));
+    KVAD_TRY(kvad_pickle_need(vm, 1));
+    KVAD_TRY(kvad_pickle_persistent(vm, kvad_pickle_top(vm, 0), &result));
     vm->n_stack--;
-    return push(vm, result);
+    return kvad_pickle_push(vm, result);
 }
 
 /* ---- the machine */
@@ -438,7 +359,7 @@ static enum kvad_status run(struct kvad_pickle_vm *vm, const struct kvad_pickle_
     for (;;) {
         const unsigned char *op = NULL;
         vm->op_at = vm->at;
-        KVAD_TRY(take(vm, 1, &op));
+        KVAD_TRY(kvad_pickle_take(vm, 1, &op));
         if (*op == '.') break; /* STOP */
         if (opcodes[*op].run)
             KVAD_TRY(opcodes[*op].run(vm));
