@@ -1,0 +1,187 @@
+#include "cli/groups.h"
+
+static const struct cli_option prompt_options[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = CLI_TEXT,
+     .offset = CLI_AT(prompt),
+     .value = "TEXT",
+     .known_as = "start text input",
+     .no_variable = true,
+     .help = "the text itself"},
+    {.name = "file",
+     .letter = 'f',
+     .kind = CLI_FILE,
+     .offset = CLI_AT(file),
+     .value = "FILE",
+     .known_as = "prompt-file input-file",
+     .no_variable = true,
+     .help = "the text of FILE, every byte of it; - is standard input"},
+    {.name = "ids",
+     .kind = CLI_IDS,
+     .offset = CLI_AT(ids),
+     .value = "LIST",
+     .known_as = "tokens input-ids prompt-ids",
+     .no_variable = true,
+     .help = "token ids separated by commas or spaces; needs no tokenizer"},
+    {.name = "special",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(special),
+     .help = "special text such as <|endoftext|> in the prompt becomes its id; otherwise it is "
+             "plain text"},
+};
+const struct cli_group cli_prompt_group = {"Prompt", prompt_options, CLI_COUNT_OF(prompt_options)};
+
+static const struct cli_choice activations[] = {
+    {"auto", KVAD_ACTIVATION_AUTO},         {"gelu-tanh", KVAD_ACTIVATION_GELU_TANH},
+    {"gelu-erf", KVAD_ACTIVATION_GELU_ERF}, {"relu", KVAD_ACTIVATION_RELU},
+    {"silu", KVAD_ACTIVATION_SILU},         {"tanh", KVAD_ACTIVATION_TANH},
+    {"sigmoid", KVAD_ACTIVATION_SIGMOID},   {"quick-gelu", KVAD_ACTIVATION_QUICK_GELU},
+    {"linear", KVAD_ACTIVATION_LINEAR},     {0},
+};
+
+static const struct cli_option model_options[] = {
+    {.name = "tokenizer",
+     .kind = CLI_FILE,
+     .offset = CLI_AT(tokenizer),
+     .value = "PATH",
+     .known_as = "vocab meta",
+     .help = "tokenizer.json, a meta.pkl, or a folder with vocab.json and merges.txt; without it "
+             "the model's neighbourhood and the local caches are searched"},
+    {.name = "activation",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(activation),
+     .value = "NAME",
+     .initial = "auto",
+     .choices = activations,
+     .known_as = "gelu act",
+     .help = "overrides what the file says or its family does: old nanoGPT checkpoints want "
+             "gelu-tanh"},
+    {.name = "n-head",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_heads),
+     .value = "N",
+     .min = 1,
+     .max = 4096,
+     .known_as = "heads n-heads num-heads",
+     .help = "number of attention heads, for files that do not say it"},
+};
+const struct cli_group cli_model_group = {"Model", model_options, CLI_COUNT_OF(model_options)};
+
+static const struct cli_choice policies[] = {
+    {"none", KVAD_CACHE_NONE},
+    {"grow", KVAD_CACHE_GROW},
+    {"static", KVAD_CACHE_STATIC},
+    {"paged", KVAD_CACHE_PAGED},
+    {0},
+};
+static const struct cli_choice block_sizes[] = {
+    {"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"256", 256}, {0},
+};
+/* The value is an index into this list. */
+static const struct cli_choice cpus[] = {
+    {"auto", 0}, {"baseline", 1}, {"portable", 2}, {"avx2", 3}, {"avx512", 4}, {"neon", 5}, {0},
+};
+
+static const struct cli_option engine_options[] = {
+    {.name = "cache",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(cache),
+     .initial = "paged",
+     .choices = policies,
+     .known_as = "kv-cache use-cache cache-type",
+     .help = "where keys and values live; none computes the whole text again for every token. All "
+             "give the same bits"},
+    {.name = "ctx",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_ctx),
+     .value = "N",
+     .min = 1,
+     .max = INT32_MAX,
+     .known_as = "n-ctx context ctx-size block-size context-length max-seq-len",
+     .help = "longest text in tokens, at most the model's own context, which is the default"},
+    {.name = "block",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(block_tokens),
+     .initial = "16",
+     .choices = block_sizes,
+     .help = "tokens per block of the paged cache"},
+    {.name = "kv-memory",
+     .kind = CLI_SIZE,
+     .offset = CLI_AT(kv_memory),
+     .value = "SIZE",
+     .min = 1,
+     .max = 0x1p52,
+     .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
+     .help = "memory of the paged cache, such as 512M; without it what the text needs"},
+    {.name = "threads",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_threads),
+     .value = "N",
+     .min = 0,
+     .max = 1024,
+     .initial = "0",
+     .known_as = "t n-threads num-threads jobs",
+     .help = "worker threads; 0 is the number of cores that this process may use"},
+    {.name = "cpu",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(cpu),
+     .value = "LEVEL",
+     .initial = "auto",
+     .choices = cpus,
+     .known_as = "isa device",
+     .help = "highest kernel level to use; every level gives the same bits"},
+};
+const struct cli_group cli_engine_group = {"Cache and machine", engine_options,
+                                           CLI_COUNT_OF(engine_options)};
+
+static const struct cli_option output_options[] = {
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(json),
+     .help = "one JSON object on standard output"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_FILE,
+     .offset = CLI_AT(output),
+     .value = "FILE",
+     .no_variable = true,
+     .help = "write the result to FILE instead of standard output"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(quiet),
+     .known_as = "silent log-disable no-progress",
+     .help = "only errors on standard error"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_COUNT,
+     .offset = CLI_AT(verbose),
+     .max = 3,
+     .help = "say more on standard error; twice for details"},
+    {.name = "help",
+     .letter = 'h',
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(help),
+     .no_variable = true,
+     .help = "this text, anywhere on the line"},
+};
+const struct cli_group cli_output_group = {"Output", output_options, CLI_COUNT_OF(output_options)};
+
+static const char *name_of(const struct cli_choice *choices, int value) {
+    for (; choices->name; choices++)
+        if (choices->value == value) return choices->name;
+    return "unknown";
+}
+
+const char *cli_cache_name(int policy) {
+    return name_of(policies, policy);
+}
+
+const char *cli_activation_name(int activation) {
+    return name_of(activations, activation);
+}
+
+const char *cli_cpu_name(int cpu) {
+    return cpu ? name_of(cpus, cpu) : NULL;
+}

@@ -1,0 +1,19 @@
+/* Options that several commands share. */
+#ifndef KVAD_CLI_GROUPS_H
+#define KVAD_CLI_GROUPS_H
+
+#include "cli/options.h"
+
+extern const struct cli_group cli_prompt_group; /* -p, -f, --ids, --special */
+extern const struct cli_group cli_model_group;  /* --tokenizer, --activation, --n-head */
+extern const struct cli_group cli_engine_group; /* --cache, --ctx, --threads, --cpu ... */
+extern const struct cli_group cli_output_group; /* --json, -o, -q, -v, -h */
+
+/** Name of a --cache policy ("paged"). */
+const char *cli_cache_name(int policy);
+/** Name of an activation as --activation takes it ("gelu-tanh"). */
+const char *cli_activation_name(int activation);
+/** Name of a kernel level from --cpu; NULL for "auto". */
+const char *cli_cpu_name(int cpu);
+
+#endif

@@ -1,0 +1,97 @@
+/* kvad inspect: what is in a model file and what it would cost. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/groups.h"
+#include "cli/json.h"
+#include "cli/session.h"
+#include "cli/streams.h"
+
+static const struct cli_group *const groups[] = {&cli_model_group, &cli_output_group, NULL};
+
+static uint64_t context_bytes(const struct kvad_model_info *info) {
+    return info->kv_bytes_per_token * info->n_ctx;
+}
+
+static int print_json(const struct kvad_model_info *info) {
+    json_t *object = json_pack(
+        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b, s:b, s:I, "
+        "s:I, "
+        "s:I, s:I}",
+        "schema", 1, "family", info->family, "n_parameters", (json_int_t)info->n_parameters,
+        "n_layers", (json_int_t)info->n_layers, "n_heads", (json_int_t)info->n_heads, "n_kv_heads",
+        (json_int_t)info->n_kv_heads, "head_dim", (json_int_t)info->head_dim, "d_model",
+        (json_int_t)info->d_model, "d_ff", (json_int_t)info->d_ff, "n_vocab",
+        (json_int_t)info->n_vocab, "n_tokens", (json_int_t)info->n_tokens, "n_ctx",
+        (json_int_t)info->n_ctx, "activation", cli_activation_name((int)info->activation),
+        "norm_eps", (double)info->norm_eps, "head_tied", (int)info->head_tied, "has_bias",
+        (int)info->has_bias, "eos", (json_int_t)info->eos, "weight_bytes",
+        (json_int_t)info->weight_bytes, "kv_bytes_per_token", (json_int_t)info->kv_bytes_per_token,
+        "kv_bytes_context", (json_int_t)context_bytes(info));
+    return cli_json_print(object);
+}
+
+static void print_number(const char *name, uint64_t value) {
+    printf("%-16s%llu\n", name, (unsigned long long)value);
+}
+
+static void print_bytes(const char *name, uint64_t bytes, const char *remark) {
+    char text[CLI_SIZE_TEXT];
+    cli_format_size(bytes, text);
+    printf("%-16s%s (%llu bytes)%s\n", name, text, (unsigned long long)bytes, remark);
+}
+
+static int print_table(const struct kvad_model_info *info) {
+    printf("%-16s%s\n", "family", info->family);
+    print_number("parameters", info->n_parameters);
+    print_number("layers", info->n_layers);
+    printf("%-16s%u of %u numbers", "heads", info->n_heads, info->head_dim);
+    if (info->n_kv_heads != info->n_heads) printf(", %u for keys and values", info->n_kv_heads);
+    printf("\n%-16s%u, %u in the feed-forward layer\n", "width", info->d_model, info->d_ff);
+    printf("%-16s%u rows, %u ids\n", "vocabulary", info->n_vocab, info->n_tokens);
+    printf("%-16s%u tokens\n", "context", info->n_ctx);
+    printf("%-16s%s\n", "activation", cli_activation_name((int)info->activation));
+    printf("%-16s%g\n", "norm epsilon", (double)info->norm_eps);
+    printf("%-16s%s\n", "head", info->head_tied ? "tied to the embedding" : "own weights");
+    printf("%-16s%s\n", "biases", info->has_bias ? "yes" : "no");
+    if (info->eos >= 0)
+        printf("%-16sid %d\n", "end of text", info->eos);
+    else
+        printf("%-16snone\n", "end of text");
+    puts("\nmemory, in float32");
+    print_bytes("weights", info->weight_bytes, "");
+    print_bytes("KV per token", info->kv_bytes_per_token, "");
+    print_bytes("KV per context", context_bytes(info), ", for one text as long as the context");
+    return cli_flush_output() ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+}
+
+static int run(const struct cli_settings *settings) {
+    struct kvad_model_options options;
+    struct kvad_model_info info;
+    struct kvad_error err = {0};
+    cli_model_options(settings, NULL, &options);
+    if (kvad_model_inspect(settings->arguments.items[0], &options, &info, &err) != KVAD_OK)
+        return cli_fail(&err);
+    return settings->json ? print_json(&info) : print_table(&info);
+}
+
+static const struct cli_example examples[] = {
+    {"kvad inspect models/shakespeare-char", "the model that ships"},
+    {"kvad inspect out/ckpt.pt", "a nanoGPT checkpoint"},
+    {"kvad inspect gpt2 --json", "a model of the local Hugging Face cache, as JSON"},
+    {0},
+};
+
+const struct cli_command cli_inspect = {
+    .name = "inspect",
+    .summary = "what is in a model file and what it would cost",
+    .synopsis = "MODEL [options]",
+    .description =
+        "Reads the headers alone: no weights are loaded, so that it takes no time and no "
+        "memory. The sizes are those that kvad generate would need.",
+    .examples = examples,
+    .groups = groups,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .run = run,
+};

@@ -1,0 +1,54 @@
+#include "cli/npy.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cli/streams.h"
+
+static bool say_failure(const struct cli_npy *npy) {
+    cli_say("cannot write %s: %s", npy->path, strerror(errno));
+    return false;
+}
+
+bool cli_npy_open(struct cli_npy *npy, const char *path, const size_t *shape, size_t n_shape) {
+    /* Magic, version and length take 10 bytes; all together a multiple of 64, newline last. */
+    enum { PREFIX = 10, HEADER = 128 };
+    char header[HEADER], dimensions[80] = "";
+    for (size_t i = 0, used = 0; i < n_shape; i++)
+        used += (size_t)snprintf(dimensions + used, sizeof dimensions - used, "%zu, ", shape[i]);
+    memset(header, ' ', sizeof header);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", PREFIX); /* 0x76 = HEADER - PREFIX */
+    int n = snprintf(header + PREFIX, HEADER - PREFIX,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", dimensions);
+    header[PREFIX + n] = ' '; /* over the NUL */
+    header[HEADER - 1] = '\n';
+    *npy = (struct cli_npy){fopen(path, "wb"), path};
+    if (!npy->file || fwrite(header, 1, HEADER, npy->file) != HEADER) return say_failure(npy);
+    return true;
+}
+
+bool cli_npy_write(struct cli_npy *npy, const float *values, size_t n) {
+    enum { BLOCK = 1024 };
+    unsigned char bytes[BLOCK][4];
+    while (n) {
+        size_t count = n < BLOCK ? n : BLOCK;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof bits);
+            for (unsigned b = 0; b < 4; b++)
+                bytes[i][b] = (unsigned char)(bits >> 8 * b);
+        }
+        if (fwrite(bytes, 4, count, npy->file) != count) return say_failure(npy);
+        values += count;
+        n -= count;
+    }
+    return true;
+}
+
+bool cli_npy_close(struct cli_npy *npy) {
+    if (!npy->file) return true;
+    bool ok = fclose(npy->file) == 0;
+    npy->file = NULL;
+    return ok || say_failure(npy);
+}

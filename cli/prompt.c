@@ -1,0 +1,86 @@
+/* The prompt: from -p, -f, --ids or standard input, as bytes and as token ids. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "cli/session.h"
+#include "cli/streams.h"
+
+int cli_prompt_read(struct cli_prompt *prompt, const struct cli_settings *settings,
+                    const struct cli_command *command, bool may_be_missing) {
+    int n_sources = (settings->prompt != NULL) + (settings->file != NULL) + settings->ids.is_given;
+    if (n_sources > 1) return cli_usage_error(command, "-p, -f and --ids exclude each other");
+    if (settings->ids.is_given) {
+        prompt->is_given = settings->ids.n > 0;
+        return CLI_EXIT_OK;
+    }
+    int status = CLI_EXIT_OK;
+    const char *file = settings->file;
+    if (!settings->prompt && !file) {
+        if (!isatty(STDIN_FILENO))
+            file = "-";
+        else if (!may_be_missing)
+            return cli_usage_error(command, "needs a text: -p TEXT, -f FILE, --ids LIST or a pipe");
+    }
+    if (settings->prompt &&
+        !cli_text_append(&prompt->text, settings->prompt, strlen(settings->prompt)))
+        status = cli_fail_memory("the prompt");
+    if (file) status = cli_read_file(file, &prompt->text);
+    prompt->is_given = prompt->has_text = prompt->text.size > 0;
+    return status;
+}
+
+int cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size, bool special,
+               int32_t **ids, size_t *n) {
+    struct kvad_error err = {0};
+    int32_t *buffer = NULL;
+    unsigned flags = special ? KVAD_ENCODE_SPECIAL : 0;
+    size_t capacity = size / 2 + 16, needed = 0;
+    for (;;) {
+        int32_t *grown = realloc(buffer, capacity * sizeof *grown);
+        if (!grown) break;
+        buffer = grown;
+        if (kvad_tokenizer_encode(tokenizer, text ? text : "", size, flags, buffer, capacity,
+                                  &needed, &err) != KVAD_OK) {
+            free(buffer);
+            return cli_fail(&err);
+        }
+        if (needed <= capacity) {
+            *ids = buffer;
+            *n = needed;
+            return CLI_EXIT_OK;
+        }
+        capacity = needed;
+    }
+    free(buffer);
+    return cli_fail_memory("the ids of the text");
+}
+
+static int copy_ids(struct cli_prompt *prompt, const struct cli_ids *ids) {
+    prompt->ids = malloc((ids->n + 1) * sizeof *prompt->ids);
+    if (!prompt->ids) return cli_fail_memory("the ids of the prompt");
+    if (ids->n) memcpy(prompt->ids, ids->items, ids->n * sizeof *prompt->ids);
+    prompt->n = ids->n;
+    return CLI_EXIT_OK;
+}
+
+int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_settings *settings,
+                      const struct kvad_tokenizer *tokenizer) {
+    if (settings->ids.is_given) return copy_ids(prompt, &settings->ids);
+    if (!prompt->has_text) return CLI_EXIT_OK;
+    if (!tokenizer) {
+        cli_say("no tokenizer was found for %s: name one with --tokenizer, or give --ids",
+                settings->arguments.items[0]);
+        return CLI_EXIT_MODEL;
+    }
+    return cli_encode(tokenizer, prompt->text.bytes, prompt->text.size, settings->special,
+                      &prompt->ids, &prompt->n);
+}
+
+void cli_prompt_deinit(struct cli_prompt *prompt) {
+    cli_text_deinit(&prompt->text);
+    free(prompt->ids);
+    *prompt = (struct cli_prompt){0};
+}

@@ -1,0 +1,130 @@
+#include "cli/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/groups.h"
+#include "cli/streams.h"
+
+int cli_exit_code(enum kvad_status status) {
+    switch (status) {
+    case KVAD_OK: return CLI_EXIT_OK;
+    case KVAD_ERR_ARGUMENT: return CLI_EXIT_USAGE;
+    case KVAD_ERR_IO:
+    case KVAD_ERR_NOT_FOUND:
+    case KVAD_ERR_FORMAT: return CLI_EXIT_MODEL;
+    case KVAD_ERR_UNSUPPORTED: return CLI_EXIT_UNSUPPORTED;
+    case KVAD_ERR_NO_MEMORY:
+    case KVAD_ERR_NO_BLOCKS: return CLI_EXIT_MEMORY;
+    case KVAD_ERR_CONTEXT_FULL: return CLI_EXIT_CONTEXT;
+    case KVAD_ERR_CANCELLED: return CLI_EXIT_INTERRUPTED;
+    case KVAD_ERR_NOT_FINITE: break;
+    }
+    return CLI_EXIT_FAILURE;
+}
+
+int cli_fail(const struct kvad_error *err) {
+    if (err->status != KVAD_ERR_CANCELLED)
+        cli_say("%s", *err->text ? err->text : kvad_status_text(err->status));
+    return cli_exit_code(err->status);
+}
+
+int cli_fail_memory(const char *what) {
+    cli_say("out of memory: %s", what);
+    return CLI_EXIT_MEMORY;
+}
+
+static void write_log(void *user, enum kvad_log_level level, const char *text) {
+    const struct cli_settings *settings = user;
+    uint64_t limit = KVAD_LOG_WARNING + settings->verbose;
+    if (settings->quiet) limit = KVAD_LOG_ERROR;
+    if ((uint64_t)level <= limit) cli_say("%s", text);
+}
+
+/* Loading that takes longer than this shows its progress on a terminal. */
+enum { PROGRESS_AFTER_MS = 500 };
+
+static bool report_progress(void *user, uint64_t done, uint64_t total) {
+    struct cli_session *session = user;
+    bool is_slow = cli_clock_ms() - session->load_ms > PROGRESS_AFTER_MS;
+    if (total && is_slow && !session->settings->quiet && isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\rloading %3.0f %%", 100.0 * (double)done / (double)total);
+        session->shows_progress = true;
+    }
+    return !cli_is_interrupted();
+}
+
+void cli_model_options(const struct cli_settings *settings, struct cli_session *session,
+                       struct kvad_model_options *options) {
+    kvad_model_options_init(options);
+    options->tokenizer_path = settings->tokenizer;
+    options->activation = (enum kvad_activation)settings->activation;
+    options->n_heads = (uint32_t)settings->n_heads;
+    /* The log only reads the settings. */
+    options->log = (struct kvad_log){write_log, (void *)(uintptr_t)settings};
+    if (session) options->progress = (struct kvad_progress){report_progress, session};
+}
+
+int cli_session_load(struct cli_session *session, const struct cli_settings *settings) {
+    struct kvad_model_options options;
+    struct kvad_error err = {0};
+    double start = cli_clock_ms();
+    *session = (struct cli_session){.settings = settings, .load_ms = start};
+    cli_model_options(settings, session, &options);
+    enum kvad_status status =
+        kvad_model_load(settings->arguments.items[0], &options, &session->model, &err);
+    if (session->shows_progress) fputs("\r             \r", stderr);
+    session->load_ms = cli_clock_ms() - start;
+    if (status != KVAD_OK) return cli_fail(&err);
+    kvad_model_get_info(session->model, &session->info);
+    session->tokenizer = kvad_model_tokenizer(session->model);
+    return CLI_EXIT_OK;
+}
+
+uint32_t cli_session_n_ctx(const struct cli_session *session) {
+    uint64_t asked = session->settings->n_ctx;
+    return asked && asked < session->info.n_ctx ? (uint32_t)asked : session->info.n_ctx;
+}
+
+/* Bytes of a paged pool that holds `n_sequences` of `n_tokens`: whole blocks. */
+static uint64_t pool_bytes(const struct cli_session *session, uint32_t n_sequences,
+                           size_t n_tokens) {
+    uint64_t block = (uint64_t)session->settings->block_tokens;
+    uint64_t rows = ((uint64_t)n_tokens + block - 1) / block * block;
+    return rows * n_sequences * session->info.kv_bytes_per_token;
+}
+
+int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, size_t n_tokens) {
+    const struct cli_settings *settings = session->settings;
+    if (settings->n_ctx > session->info.n_ctx) {
+        cli_say("--ctx %llu is longer than the model's context of %u tokens",
+                (unsigned long long)settings->n_ctx, session->info.n_ctx);
+        return CLI_EXIT_USAGE;
+    }
+    struct kvad_engine_options options;
+    kvad_engine_options_init(&options);
+    options.log = (struct kvad_log){write_log, (void *)(uintptr_t)settings};
+    options.n_threads = (unsigned)settings->n_threads;
+    options.cache = (enum kvad_cache_policy)settings->cache;
+    options.n_ctx = cli_session_n_ctx(session);
+    options.n_sequences = n_sequences;
+    options.block_tokens = (uint32_t)settings->block_tokens;
+    options.cpu = cli_cpu_name(settings->cpu);
+    options.kv_bytes = settings->kv_memory;
+    if (!options.kv_bytes && n_tokens && settings->cache == KVAD_CACHE_PAGED)
+        options.kv_bytes = pool_bytes(session, n_sequences, n_tokens);
+    struct kvad_error err = {0};
+    if (kvad_engine_open(session->model, &options, &session->engine, &err) != KVAD_OK)
+        return cli_fail(&err);
+    cli_interrupt_target(session->engine);
+    return CLI_EXIT_OK;
+}
+
+void cli_session_deinit(struct cli_session *session) {
+    cli_interrupt_target(NULL);
+    kvad_engine_close(&session->engine);
+    kvad_model_release(&session->model);
+    *session = (struct cli_session){0};
+}
