@@ -1,13 +1,12 @@
 /* The main() of a fuzz target in ordinary builds: run the target on every file of its corpus. A
  * crash or a sanitizer's report ends the program; a file that is refused cleanly has passed. */
+#include "fuzz.h"
+
 #include <dirent.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The input lies in memory of exactly its size, so that ASan sees one byte too many. */
 static int run_file(const char *path) {
