@@ -267,13 +267,13 @@ static enum kvad_status open_from_memory(struct checkpoint *c, const void *data,
     return open_single(c, data, size, err);
 }
 
-static enum kvad_status create(struct kvad_heap *heap, struct checkpoint **out,
-                               struct kvad_error *err) {
+static struct checkpoint *create(struct kvad_heap *heap, struct kvad_error *err) {
     struct checkpoint *c = kvad_alloc_zero(heap, 1, sizeof *c);
-    if (!c) return kvad_fail_memory(err, "a checkpoint", sizeof *c);
-    c->heap = heap;
-    *out = c;
-    return KVAD_OK;
+    if (c)
+        c->heap = heap;
+    else
+        kvad_fail_memory(err, "a checkpoint", sizeof *c);
+    return c;
 }
 
 /* Publish what was opened, or close it. */
@@ -294,8 +294,8 @@ static enum kvad_status finish(struct checkpoint *c, enum kvad_status status,
 
 enum kvad_status kvad_checkpoint_open(const char *path, struct kvad_heap *heap,
                                       const struct kvad_checkpoint **out, struct kvad_error *err) {
-    struct checkpoint *c;
-    KVAD_TRY(create(heap, &c, err));
+    struct checkpoint *c = create(heap, err);
+    if (!c) return KVAD_ERR_NO_MEMORY;
     return finish(c, open_from_disk(c, path, err), out);
 }
 
@@ -303,8 +303,8 @@ enum kvad_status kvad_checkpoint_open_memory(const void *data, size_t size, cons
                                              struct kvad_heap *heap,
                                              const struct kvad_checkpoint **out,
                                              struct kvad_error *err) {
-    struct checkpoint *c;
-    KVAD_TRY(create(heap, &c, err));
+    struct checkpoint *c = create(heap, err);
+    if (!c) return KVAD_ERR_NO_MEMORY;
     return finish(c, open_from_memory(c, data, size, config_json, err), out);
 }
 

@@ -186,25 +186,11 @@ enum kvad_status kvad_locate_weights(const char *path, struct kvad_heap *heap, c
     return status;
 }
 
-bool kvad_locate_tiktoken_gpt2(struct kvad_heap *heap, char **vocab, char **merges) {
-    /* SHA-1 of the addresses of encoder.json and vocab.bpe under gpt-2/encodings/main. */
-    static const char vocab_name[] = "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6";
-    static const char merges_name[] = "6d1cbeee0f20b3d9449abfede4726ed8212e3aee";
+char *kvad_locate_tiktoken(struct kvad_heap *heap) {
     const char *root = getenv("TIKTOKEN_CACHE_DIR");
     if (!root) root = getenv("DATA_GYM_CACHE_DIR");
+    if (root) return kvad_path_format(heap, "%s", root);
     const char *temporary = getenv("TMPDIR");
-    char *folder = root ? kvad_path_format(heap, "%s", root)
-                        : kvad_path_format(heap, "%s/data-gym-cache",
-                                           temporary && *temporary ? temporary : "/tmp");
-    char *v = folder ? kvad_path_format(heap, "%s/%s", folder, vocab_name) : NULL;
-    char *m = folder ? kvad_path_format(heap, "%s/%s", folder, merges_name) : NULL;
-    kvad_path_free(heap, folder);
-    if (v && m && kvad_path_is_file(v) && kvad_path_is_file(m)) {
-        *vocab = v;
-        *merges = m;
-        return true;
-    }
-    kvad_path_free(heap, v);
-    kvad_path_free(heap, m);
-    return false;
+    return kvad_path_format(heap, "%s/data-gym-cache",
+                            temporary && *temporary ? temporary : "/tmp");
 }

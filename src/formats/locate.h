@@ -20,10 +20,9 @@ enum kvad_status kvad_locate_weights(const char *path, struct kvad_heap *heap, c
 enum kvad_status kvad_locate_snapshot(const char *name, struct kvad_heap *heap, char **folder,
                                       struct kvad_error *err);
 
-/** GPT-2's two files in tiktoken's cache (TIKTOKEN_CACHE_DIR, DATA_GYM_CACHE_DIR, or data-gym-cache
- * in the folder for temporary files), whose names are hashes of their addresses. False if absent or
- * out of memory. */
-bool kvad_locate_tiktoken_gpt2(struct kvad_heap *heap, char **vocab, char **merges);
+/** tiktoken's cache folder (TIKTOKEN_CACHE_DIR, DATA_GYM_CACHE_DIR, or data-gym-cache in the folder
+ * for temporary files), whether it exists or not; NULL if memory is out. */
+char *kvad_locate_tiktoken(struct kvad_heap *heap);
 
 bool kvad_path_is_file(const char *path);
 bool kvad_path_is_folder(const char *path);

@@ -223,7 +223,7 @@ enum kvad_status kvad_safetensors_open(const unsigned char *data, size_t size, c
                                        struct kvad_heap *heap, struct kvad_safetensors **out,
                                        struct kvad_error *err) {
     json_t *header = NULL;
-    uint64_t header_bytes;
+    uint64_t header_bytes = 0;
     KVAD_TRY(parse_header(data, size, name, &header, &header_bytes, err));
 
     struct kvad_safetensors *file = kvad_alloc_zero(heap, 1, sizeof *file);

@@ -22,15 +22,13 @@ enum kvad_position_kind {
 struct kvad_description {
     char family[32]; /* "gpt2", "nanogpt", "mingpt", "lecture", ...: for people */
     uint32_t n_layers;
-    uint32_t n_heads; /* query heads */
-    uint32_t
-        n_kv_heads; /* divides n_heads: query head h reads kv head h / (n_heads / n_kv_heads) */
+    uint32_t n_heads;    /* query heads */
+    uint32_t n_kv_heads; /* divides n_heads; query head h reads kv head h * n_kv_heads / n_heads */
     uint32_t head_dim;
     uint32_t d_model;
     uint32_t d_ff;
-    uint32_t
-        n_vocab;    /* rows of the head, length of a logits row; may exceed the tokenizer's size */
-    uint32_t n_ctx; /* rows of the position table */
+    uint32_t n_vocab; /* rows of the head, length of a logits row; may exceed the tokenizer */
+    uint32_t n_ctx;   /* rows of the position table */
     enum kvad_norm_kind norm;
     enum kvad_position_kind position;
     enum kvad_activation activation;
@@ -43,10 +41,9 @@ struct kvad_description {
 
 /* y[n] = sum_k x[k] w[n][k] + bias[n] */
 struct kvad_linear_weights {
-    float
-        *panels; /* [ceil(n / 16)][k][16]: row n is lane n % 16 of panel n / 16; lanes beyond n 0 */
-    float *bias; /* [16 * ceil(n / 16)], zeros beyond n; NULL: no bias */
-    size_t n, k; /* outputs, inputs */
+    float *panels; /* [ceil(n / 16)][k][16]: row r is lane r % 16 of panel r / 16; 0 beyond n */
+    float *bias;   /* [16 * ceil(n / 16)], 0 beyond n; NULL: no bias */
+    size_t n, k;   /* outputs, inputs */
 };
 
 struct kvad_norm_weights {

@@ -1,0 +1,164 @@
+/* kvad_model_load(), kvad_model_load_memory(), kvad_model_inspect(). */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/load_tokenizer.h"
+#include "model/weights.h"
+
+/* One load from start to end. */
+struct loader {
+    struct kvad_model_options options;
+    struct kvad_heap heap; /* of the files; the model has its own */
+    const struct kvad_checkpoint *checkpoint;
+    struct kvad_weights weights;
+    struct kvad_tokenizer *tokenizer;
+};
+
+static enum kvad_status copy_options(const struct kvad_model_options *from,
+                                     struct kvad_model_options *to, struct kvad_error *err) {
+    kvad_model_options_init(to);
+    if (!from) return KVAD_OK;
+    if (from->struct_size < sizeof from->struct_size || from->struct_size > sizeof *to)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT,
+                         "options: struct_size is %zu; call kvad_model_options_init() first",
+                         from->struct_size);
+    memcpy(to, from, from->struct_size); /* a shorter one is of an older program */
+    to->struct_size = sizeof *to;
+    if ((unsigned)to->activation > KVAD_ACTIVATION_LINEAR)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT, "options: activation is %u, must be 0 to %u",
+                         (unsigned)to->activation, (unsigned)KVAD_ACTIVATION_LINEAR);
+    return KVAD_OK;
+}
+
+static void say(const struct kvad_log *log, enum kvad_log_level level, const char *format, ...)
+    KVAD_PRINTF(3, 4);
+static void say(const struct kvad_log *log, enum kvad_log_level level, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (!log->write) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log->write(log->user, level, text);
+}
+
+static void say_what_is_odd(const struct loader *l) {
+    const struct kvad_log *log = &l->options.log;
+    const struct kvad_description *d = &l->weights.description;
+    if (l->weights.was_untied)
+        say(log, KVAD_LOG_WARNING,
+            "%s: the head should be tied to the token embedding, but the file has two different "
+            "tensors; both are used as they are",
+            l->checkpoint->path);
+    if (l->tokenizer && kvad_tokenizer_size(l->tokenizer) > d->n_vocab)
+        say(log, KVAD_LOG_WARNING,
+            "%s: the tokenizer has %u ids, the model only %u: is it the right one?",
+            l->checkpoint->path, kvad_tokenizer_size(l->tokenizer), d->n_vocab);
+}
+
+/* Ids that may be sampled. Rows beyond the tokenizer's are padding and were never trained. */
+static uint32_t token_count(const struct kvad_tokenizer *tokenizer, uint32_t n_vocab) {
+    uint32_t n = n_vocab;
+    if (tokenizer)
+        n = kvad_tokenizer_size(tokenizer);
+    else if (n_vocab == 50304)
+        n = 50257; /* nanoGPT pads GPT-2's vocabulary to a multiple of 64 */
+    return n < n_vocab ? n : n_vocab;
+}
+
+/* What is known without the weights goes into `model` (the real one, or one for its info). */
+static void decide_tokens(const struct loader *l, struct kvad_model *model) {
+    struct kvad_description *d = &model->description;
+    model->n_tokens = token_count(l->tokenizer, d->n_vocab);
+    if (d->eos < 0 && l->tokenizer) {
+        int32_t eos = kvad_tokenizer_eos(l->tokenizer);
+        if (eos >= 0 && (uint32_t)eos < d->n_vocab) d->eos = eos;
+    }
+}
+
+/* Everything up to the weights themselves. */
+static enum kvad_status prepare(struct loader *l, struct kvad_error *err) {
+    KVAD_TRY(kvad_weights_open(l->checkpoint, l->options.n_heads, l->options.activation, &l->heap,
+                               &l->weights, err));
+    KVAD_TRY(kvad_model_find_tokenizer(l->checkpoint, &l->options, l->weights.description.n_vocab,
+                                       &l->heap, &l->tokenizer, err));
+    say_what_is_odd(l);
+    return KVAD_OK;
+}
+
+static enum kvad_status build(struct loader *l, struct kvad_model **out, struct kvad_error *err) {
+    struct kvad_model *model = NULL;
+    KVAD_TRY(prepare(l, err));
+    KVAD_TRY(
+        kvad_model_build(&l->weights.description, &l->weights.source, &l->options, &model, err));
+    decide_tokens(l, model);
+    model->tokenizer = l->tokenizer;
+    l->tokenizer = NULL;
+    say(&l->options.log, KVAD_LOG_INFO, "%s: %s, %u layers, %u heads, width %u, %llu parameters",
+        l->checkpoint->path, model->description.family, model->description.n_layers,
+        model->description.n_heads, model->description.d_model,
+        (unsigned long long)model->n_parameters);
+    *out = model;
+    return KVAD_OK;
+}
+
+static enum kvad_status measure(struct loader *l, struct kvad_model_info *info,
+                                struct kvad_error *err) {
+    KVAD_TRY(prepare(l, err));
+    struct kvad_model model = {.description = l->weights.description};
+    KVAD_TRY(kvad_model_measure(&model.description, l->weights.source.present, &model, err));
+    decide_tokens(l, &model);
+    kvad_model_get_info(&model, info);
+    return KVAD_OK;
+}
+
+static enum kvad_status start(struct loader *l, const struct kvad_model_options *options,
+                              struct kvad_error *err) {
+    memset(l, 0, sizeof *l);
+    KVAD_TRY(copy_options(options, &l->options, err));
+    kvad_heap_init(&l->heap, &l->options.allocator);
+    l->weights.heap = &l->heap;
+    return KVAD_OK;
+}
+
+static void finish(struct loader *l) {
+    kvad_tokenizer_release(&l->tokenizer);
+    kvad_weights_close(&l->weights);
+    kvad_checkpoint_close(&l->checkpoint);
+}
+
+enum kvad_status kvad_model_load(const char *path, const struct kvad_model_options *options,
+                                 struct kvad_model **out, struct kvad_error *err) {
+    struct loader l;
+    KVAD_TRY(start(&l, options, err));
+    if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
+    enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
+    if (status == KVAD_OK) status = build(&l, out, err);
+    finish(&l);
+    return status;
+}
+
+enum kvad_status kvad_model_load_memory(const void *data, size_t size, const char *config_json,
+                                        const struct kvad_model_options *options,
+                                        struct kvad_model **out, struct kvad_error *err) {
+    struct loader l;
+    KVAD_TRY(start(&l, options, err));
+    enum kvad_status status =
+        kvad_checkpoint_open_memory(data, size, config_json, &l.heap, &l.checkpoint, err);
+    if (status == KVAD_OK) status = build(&l, out, err);
+    finish(&l);
+    return status;
+}
+
+enum kvad_status kvad_model_inspect(const char *path, const struct kvad_model_options *options,
+                                    struct kvad_model_info *info, struct kvad_error *err) {
+    struct loader l;
+    KVAD_TRY(start(&l, options, err));
+    if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
+    enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
+    if (status == KVAD_OK) status = measure(&l, info, err);
+    finish(&l);
+    return status;
+}

@@ -1,0 +1,17 @@
+/* Finding the tokenizer that belongs to a model. */
+#ifndef KVAD_MODEL_LOAD_TOKENIZER_H
+#define KVAD_MODEL_LOAD_TOKENIZER_H
+
+#include "formats/checkpoint.h"
+
+/** Look where options.tokenizer_path says; else beside the model; else where nanoGPT keeps it
+ * (data/DATASET/meta.pkl, by the checkpoint's config.dataset, below the model's folder, its parents
+ * and the working folder); else, for vocabularies of GPT-2's size, in the local Hugging Face and
+ * tiktoken caches. None found: KVAD_OK with *out NULL and a log line that says what to do.
+ * A tokenizer that is found but unreadable is a failure. The caller owns one reference. */
+enum kvad_status kvad_model_find_tokenizer(const struct kvad_checkpoint *checkpoint,
+                                           const struct kvad_model_options *options,
+                                           uint32_t n_vocab, struct kvad_heap *heap,
+                                           struct kvad_tokenizer **out, struct kvad_error *err);
+
+#endif
