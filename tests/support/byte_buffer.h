@@ -3,6 +3,7 @@
 #define KVAD_TEST_BYTE_BUFFER_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
