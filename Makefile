@@ -5,20 +5,22 @@ DESTDIR ?=
 # The build that the targets work on.
 BUILD ?= build/release
 PYTHON := /usr/bin/python3
+# Tests need more packages than the program does; `make check` builds them in folders of its own.
+TESTS ?= OFF
 # Configure quietly; cmake speaks only when it fails.
-CONFIGURE = scripts/quietly cmake -S . -G Ninja -DCMAKE_BUILD_TYPE=Release
+CONFIGURE = scripts/quietly cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVAD_TESTS=$(TESTS)
 
 .PHONY: all demo check install uninstall fuzz verify-faults format clean help
 
-all: ## build the program and the library (build/release)
+all: ## build the program and the library, in build/release
 	@scripts/setup build
-	@$(CONFIGURE) -B $(BUILD)
+	@$(CONFIGURE)
 	@cmake --build $(BUILD)
 
 demo: ## install what is missing, build, and show what the cache does on the model that ships
 	@scripts/setup build
 	@echo "Building (a minute or so) ..."
-	@$(CONFIGURE) -B $(BUILD) -DKVAD_TESTS=OFF
+	@$(CONFIGURE)
 	@scripts/quietly cmake --build $(BUILD)
 	@scripts/demo $(BUILD)
 
@@ -27,13 +29,15 @@ check: ## install what is missing and run every test; CHECKS="layers sizes" runs
 	@scripts/check $(CHECKS)
 
 install: ## install below PREFIX (/usr/local), staged in DESTDIR
-	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@$(CONFIGURE) -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
 	@cmake --build $(BUILD)
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
-	@scripts/uninstall $(BUILD) "$(PREFIX)" "$(DESTDIR)"
+	@$(CONFIGURE) -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
+	@scripts/quietly cmake --build $(BUILD)
+	@scripts/uninstall $(BUILD) "$(DESTDIR)"
 
 fuzz: ## build the libFuzzer targets (clang) in build/fuzz
 	@scripts/setup check
