@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,21 @@ static const char *const weight_files[] = {
     "checkpoint.pth",
 };
 enum { N_WEIGHT_FILES = sizeof weight_files / sizeof *weight_files };
+
+/* While searching, paths lie on the stack, so that a lack of memory cannot look like a missing
+ * file. Linux opens nothing longer. */
+struct path {
+    char text[4096];
+};
+
+static bool make_path(struct path *path, const char *format, ...) KVAD_PRINTF(2, 3);
+static bool make_path(struct path *path, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(path->text, sizeof path->text, format, args);
+    va_end(args);
+    return length >= 0 && (size_t)length < sizeof path->text;
+}
 
 static bool is_index(const char *name) {
     static const char suffix[] = ".index.json";
@@ -36,29 +52,19 @@ static enum kvad_status nothing_in_folder(const char *folder, struct kvad_error 
                      folder, list);
 }
 
-static enum kvad_status find_in_folder(const char *folder, struct kvad_heap *heap, char **file,
+static enum kvad_status find_in_folder(const char *folder, struct path *file,
                                        struct kvad_error *err) {
     for (size_t i = 0; i < N_WEIGHT_FILES; i++) {
-        char *path = kvad_path_format(heap, "%s/%s", folder, weight_files[i]);
-        if (!path) return kvad_fail_memory(err, "a path", strlen(folder));
-        if (!kvad_path_is_file(path)) {
-            kvad_path_free(heap, path);
+        if (!make_path(file, "%s/%s", folder, weight_files[i]) || !kvad_path_is_file(file->text))
             continue;
-        }
         /* One file and an index of shards may be two different models: never guess, never merge. */
-        if (!is_index(path) && i + 1 < N_WEIGHT_FILES && is_index(weight_files[i + 1])) {
-            char *index = kvad_path_format(heap, "%s/%s", folder, weight_files[i + 1]);
-            bool both = index && kvad_path_is_file(index);
-            kvad_path_free(heap, index);
-            if (both || !index) {
-                kvad_path_free(heap, path);
-                if (!index) return kvad_fail_memory(err, "a path", strlen(folder));
-                return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                                 "%s: holds both %s and %s; give the path of the one you mean",
-                                 folder, weight_files[i], weight_files[i + 1]);
-            }
-        }
-        *file = path;
+        struct path index;
+        if (!is_index(weight_files[i]) && i + 1 < N_WEIGHT_FILES && is_index(weight_files[i + 1]) &&
+            make_path(&index, "%s/%s", folder, weight_files[i + 1]) &&
+            kvad_path_is_file(index.text))
+            return kvad_fail(err, KVAD_ERR_ARGUMENT,
+                             "%s: holds both %s and %s; give the path of the one you mean", folder,
+                             weight_files[i], weight_files[i + 1]);
         return KVAD_OK;
     }
     return nothing_in_folder(folder, err);
@@ -104,42 +110,33 @@ static bool only_snapshot(const char *snapshots, char *revision, size_t size) {
     return n == 1;
 }
 
-/* hub/models--ORG--NAME/snapshots/REVISION, or NULL. `repo` has '/' written as "--". */
-static char *snapshot_in(struct kvad_heap *heap, const char *hub, const char *repo) {
+/* hub/models--ORG--NAME/snapshots/REVISION. `repo` has '/' written as "--". */
+static bool snapshot_in(const char *hub, const char *repo, struct path *out) {
     char revision[128];
-    char *path = kvad_path_format(heap, "%s/models--%s/refs/main", hub, repo);
-    bool known = path && read_revision(path, revision, sizeof revision);
-    kvad_path_free(heap, path);
-    if (!known) {
-        path = kvad_path_format(heap, "%s/models--%s/snapshots", hub, repo);
-        known = path && only_snapshot(path, revision, sizeof revision);
-        kvad_path_free(heap, path);
-    }
-    if (!known) return NULL;
-    path = kvad_path_format(heap, "%s/models--%s/snapshots/%s", hub, repo, revision);
-    if (path && kvad_path_is_folder(path)) return path;
-    kvad_path_free(heap, path);
-    return NULL;
+    bool known = make_path(out, "%s/models--%s/refs/main", hub, repo) &&
+                 read_revision(out->text, revision, sizeof revision);
+    if (!known)
+        known = make_path(out, "%s/models--%s/snapshots", hub, repo) &&
+                only_snapshot(out->text, revision, sizeof revision);
+    return known && make_path(out, "%s/models--%s/snapshots/%s", hub, repo, revision) &&
+           kvad_path_is_folder(out->text);
 }
 
 /* Try the name, and the short names that the Hub moved into organisations. */
-static char *snapshot_by_name(struct kvad_heap *heap, const char *hub, const char *name) {
+static bool snapshot_by_name(const char *hub, const char *name, struct path *out) {
     static const char *const organisations[] = {"", "openai-community--", "distilbert--"};
     const char *slash = strchr(name, '/');
-    size_t n_tries = slash ? 1 : sizeof organisations / sizeof *organisations;
-    for (size_t i = 0; i < n_tries; i++) {
-        char *repo = slash
-                         ? kvad_path_format(heap, "%.*s--%s", (int)(slash - name), name, slash + 1)
-                         : kvad_path_format(heap, "%s%s", organisations[i], name);
-        char *found = repo ? snapshot_in(heap, hub, repo) : NULL;
-        kvad_path_free(heap, repo);
-        if (found) return found;
-    }
-    return NULL;
+    struct path repo;
+    if (slash)
+        return make_path(&repo, "%.*s--%s", (int)(slash - name), name, slash + 1) &&
+               snapshot_in(hub, repo.text, out);
+    for (size_t i = 0; i < sizeof organisations / sizeof *organisations; i++)
+        if (make_path(&repo, "%s%s", organisations[i], name) && snapshot_in(hub, repo.text, out))
+            return true;
+    return false;
 }
 
-enum kvad_status kvad_locate_snapshot(const char *name, struct kvad_heap *heap, char **folder,
-                                      struct kvad_error *err) {
+static enum kvad_status find_snapshot(const char *name, struct path *out, struct kvad_error *err) {
     static const struct {
         const char *variable, *below;
     } places[] = {{"HF_HUB_CACHE", ""},
@@ -152,17 +149,11 @@ enum kvad_status kvad_locate_snapshot(const char *name, struct kvad_heap *heap, 
     char looked[256] = "";
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *root = getenv(places[i].variable);
-        if (!root || !*root) continue;
-        char *hub = kvad_path_format(heap, "%s%s", root, places[i].below);
-        if (!hub) return kvad_fail_memory(err, "a path", strlen(root));
-        char *found = snapshot_by_name(heap, hub, name);
+        struct path hub;
+        if (!root || !*root || !make_path(&hub, "%s%s", root, places[i].below)) continue;
+        if (snapshot_by_name(hub.text, name, out)) return KVAD_OK;
         size_t used = strlen(looked);
-        snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", hub);
-        kvad_path_free(heap, hub);
-        if (found) {
-            *folder = found;
-            return KVAD_OK;
-        }
+        snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", hub.text);
     }
     return kvad_fail(err, KVAD_ERR_NOT_FOUND,
                      "%s: no such file or folder, and no such model in the Hugging Face cache "
@@ -170,20 +161,33 @@ enum kvad_status kvad_locate_snapshot(const char *name, struct kvad_heap *heap, 
                      name, *looked ? looked : "no folder: HOME is not set");
 }
 
+/* The result on the heap. */
+static enum kvad_status give(const char *text, struct kvad_heap *heap, char **out,
+                             struct kvad_error *err) {
+    char *copy = kvad_path_format(heap, "%s", text);
+    if (!copy) return kvad_fail_memory(err, "a path", strlen(text) + 1);
+    *out = copy;
+    return KVAD_OK;
+}
+
+enum kvad_status kvad_locate_snapshot(const char *name, struct kvad_heap *heap, char **folder,
+                                      struct kvad_error *err) {
+    struct path found;
+    KVAD_TRY(find_snapshot(name, &found, err));
+    return give(found.text, heap, folder, err);
+}
+
 enum kvad_status kvad_locate_weights(const char *path, struct kvad_heap *heap, char **file,
                                      struct kvad_error *err) {
-    if (kvad_path_is_folder(path)) return find_in_folder(path, heap, file, err);
-    if (kvad_path_is_file(path)) {
-        char *copy = kvad_path_format(heap, "%s", path);
-        if (!copy) return kvad_fail_memory(err, "a path", strlen(path));
-        *file = copy;
-        return KVAD_OK;
+    struct path folder, found;
+    if (kvad_path_is_folder(path)) {
+        KVAD_TRY(find_in_folder(path, &found, err));
+        return give(found.text, heap, file, err);
     }
-    char *folder = NULL;
-    KVAD_TRY(kvad_locate_snapshot(path, heap, &folder, err));
-    enum kvad_status status = find_in_folder(folder, heap, file, err);
-    kvad_path_free(heap, folder);
-    return status;
+    if (kvad_path_is_file(path)) return give(path, heap, file, err);
+    KVAD_TRY(find_snapshot(path, &folder, err));
+    KVAD_TRY(find_in_folder(folder.text, &found, err));
+    return give(found.text, heap, file, err);
 }
 
 char *kvad_locate_tiktoken(struct kvad_heap *heap) {
