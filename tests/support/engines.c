@@ -20,6 +20,10 @@ const char *policy_name(enum kvad_cache_policy policy) {
     return names[policy];
 }
 
+bool test_is_slow(void) {
+    return test_cpu() && strcmp(test_cpu(), "baseline") == 0;
+}
+
 static struct kvad_threads *pools[MAX_THREADS + 1];
 /* Of all engines that engine_options() made options for. */
 static struct test_heap engine_heap;

@@ -9,6 +9,10 @@ enum { N_POLICIES = 4 };
 extern const enum kvad_cache_policy policies[N_POLICIES];
 const char *policy_name(enum kvad_cache_policy policy);
 
+/** Whether the level of test_cpu() emulates fma, some thirty times slower: large sweeps then do a
+ * part. */
+bool test_is_slow(void);
+
 /** A pool of `n` threads (1 to 8), made on first use and shared by all tests of the program. */
 struct kvad_threads *test_threads(unsigned n);
 /** Ends the pools: a group teardown for cmocka_run_group_tests(). */
