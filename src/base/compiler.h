@@ -8,9 +8,20 @@
 #define KVAD_PRINTF(format_index, first_index)                                                     \
     __attribute__((format(printf, format_index, first_index)))
 #define KVAD_ALIGNED(n) __attribute__((aligned(n)))
+#define KVAD_ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #define KVAD_PRINTF(format_index, first_index)
 #define KVAD_ALIGNED(n)
+#define KVAD_ALWAYS_INLINE inline
+#endif
+
+/* Before a loop of constant length whose arrays must become registers. */
+#if defined(__clang__)
+#define KVAD_UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define KVAD_UNROLL _Pragma("GCC unroll 32")
+#else
+#define KVAD_UNROLL
 #endif
 
 #if defined(__x86_64__)

@@ -83,5 +83,9 @@ enum kvad_cpu_level kvad_cpu_level_best(void) {
 void kvad_kernels_pick(struct kvad_kernels *kernels, enum kvad_cpu_level level) {
     kvad_kernels_baseline(kernels);
     if (level >= KVAD_CPU_PORTABLE) kvad_kernels_portable(kernels);
+#if defined(__x86_64__)
+    if (level >= KVAD_CPU_AVX2) kvad_kernels_avx2(kernels);
+    if (level >= KVAD_CPU_AVX512) kvad_kernels_avx512(kernels);
+#endif
     kernels->isa = kvad_cpu_level_name(level);
 }

@@ -7,5 +7,9 @@
 
 void kvad_kernels_baseline(struct kvad_kernels *kernels);
 void kvad_kernels_portable(struct kvad_kernels *kernels);
+#if defined(__x86_64__)
+void kvad_kernels_avx2(struct kvad_kernels *kernels);
+void kvad_kernels_avx512(struct kvad_kernels *kernels);
+#endif
 
 #endif

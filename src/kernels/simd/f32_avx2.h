@@ -1,0 +1,82 @@
+/* Eight floats of AVX2 with FMA. Same functions as the other simd/f32_*.h. */
+#ifndef KVAD_KERNELS_SIMD_F32_AVX2_H
+#define KVAD_KERNELS_SIMD_F32_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+
+enum { VEC_WIDTH = 8 };
+typedef __m256 vec;
+typedef __m256 vec_mask;
+
+static inline vec vec_zero(void) {
+    return _mm256_setzero_ps();
+}
+static inline vec vec_set(float x) {
+    return _mm256_set1_ps(x);
+}
+static inline vec vec_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+static inline void vec_store(float *p, vec a) {
+    _mm256_storeu_ps(p, a);
+}
+/* The first n elements, n <= VEC_WIDTH; the other lanes are +0, and their memory is not touched. */
+static inline __m256i vec_first(size_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vec vec_load_part(const float *p, size_t n) {
+    return _mm256_maskload_ps(p, vec_first(n));
+}
+static inline void vec_store_part(float *p, vec a, size_t n) {
+    _mm256_maskstore_ps(p, vec_first(n), a);
+}
+static inline vec vec_add(vec a, vec b) {
+    return _mm256_add_ps(a, b);
+}
+static inline vec vec_sub(vec a, vec b) {
+    return _mm256_sub_ps(a, b);
+}
+static inline vec vec_mul(vec a, vec b) {
+    return _mm256_mul_ps(a, b);
+}
+static inline vec vec_div(vec a, vec b) {
+    return _mm256_div_ps(a, b);
+}
+/* a * b + c, one rounding. */
+static inline vec vec_fma(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+/* a > b ? a : b, hence b where one is NaN. */
+static inline vec vec_max(vec a, vec b) {
+    return _mm256_max_ps(a, b);
+}
+static inline vec_mask vec_less(vec a, vec b) {
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+static inline vec_mask vec_equal(vec a, vec b) {
+    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+}
+static inline vec_mask vec_is_nan(vec a) {
+    return _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+}
+static inline vec vec_select(vec_mask mask, vec yes, vec no) {
+    return _mm256_blendv_ps(no, yes, mask);
+}
+static inline vec vec_abs(vec a) {
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+static inline vec vec_negate(vec a) {
+    return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f));
+}
+static inline vec vec_copysign(vec magnitude, vec sign) {
+    vec bit = _mm256_set1_ps(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(bit, magnitude), _mm256_and_ps(bit, sign));
+}
+/* a * 2^n for the integer n in the low bits of `shifted` (EXP_SHIFT + n); the result is normal. */
+static inline vec vec_scale_exponent(vec a, vec shifted) {
+    __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), exponent));
+}
+
+#endif
