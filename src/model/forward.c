@@ -193,7 +193,11 @@ static void add_linear(const struct kvad_forward *f, struct forward_worker *work
     size_t first, last;
     forward_part(panels_of(linear->n), index, count, &first, &last);
     kvad_forward_linear(f, linear, f->delta, f->d_stride, x, x_stride, f->n_rows, first, last);
-    size_t column = first * KVAD_PANEL, n_columns = (last - first) * KVAD_PANEL;
+    /* Without the padding of the last panel: nothing clears it, so that what a failed step left
+     * there would be found again for ever. */
+    size_t column = first * KVAD_PANEL, end = kvad_min_size(last * KVAD_PANEL, linear->n);
+    if (column >= end) return;
+    size_t n_columns = end - column;
     for (size_t r = 0; r < f->n_rows; r++) {
         float *h = f->hidden + r * f->d_stride + column;
         f->kernels->add(h, f->delta + r * f->d_stride + column, n_columns);
