@@ -129,7 +129,8 @@ enum kvad_status kvad_tokenizer_encode(const struct kvad_tokenizer *tokenizer, c
         .sink = {ids, capacity, 0},
         .err = err,
     };
-    enum kvad_status status = encode_pass(&e, 0, 0, size);
+    /* No pass over no text: `text` may be NULL then. */
+    enum kvad_status status = size ? encode_pass(&e, 0, 0, size) : KVAD_OK;
     kvad_bpe_scratch_free(&e.scratch, tokenizer->scratch_heap);
     if (status == KVAD_OK) *n_ids = e.sink.n;
     return status;

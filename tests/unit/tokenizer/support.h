@@ -35,6 +35,18 @@ void assert_round_trip(const struct kvad_tokenizer *t, const char *text, size_t 
 /* Ids of a JSON array in memory that the caller frees. */
 struct ids ids_of_json(const json_t *array);
 
+/* Every trap of the pre-tokenizer in one text, bad bytes too. */
+#define NASTY                                                                                      \
+    "I'LL we'll don''t  \t\n x\r\n\xc2\xa0y\xe2\x80\xa8z 1st 2\xc2\xb2 4\xc2\xbd e\xcc\x81 "       \
+    "na\xc3\xafve \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 "          \
+    "<|endoftext|><|endof \xff\xfe \xe6\xad \xed\xa0\x80 \xf4\x90\x80\x80 \xc0\xaf   the there'  "
+
+/* The next number of a small generator; equal seeds give equal numbers. */
+static inline uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
 /* The `code_point` as UTF-8; returns its bytes. */
 size_t put_utf8(char *out, uint32_t code_point);
 
