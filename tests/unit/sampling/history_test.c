@@ -137,6 +137,21 @@ static void test_order_of_stages_is_obeyed(void **state) {
     assert_true(fabs(log(p[2] / p[1]) - ((6 - 5) / 0.5 - 1)) < 1e-12);
 }
 
+/* A temperature after a filter that weighed the tokens weighs them anew. */
+static void test_temperature_after_a_filter_counts(void **state) {
+    (void)state;
+    const float logits[] = {4, 5, 6, -20};
+    struct kvad_sampler_options options = neutral();
+    options.top_p = 0.999;
+    options.temperature = 0.25;
+    static const unsigned char order[] = {KVAD_STAGE_TOP_P, KVAD_STAGE_TEMPERATURE};
+    memcpy(options.order, order, sizeof order);
+    double p[4];
+    probabilities_of(&options, logits, 4, p);
+    ASSERT_SURVIVORS(p, 4, 0, 1, 2); /* as at temperature 1: at 0.25 one alone has 0.98 */
+    assert_true(fabs(log(p[2] / p[1]) - 4) < 1e-12);
+}
+
 /* What a filter removed stays removed when a later stage changes scores and another filter ranks
  * again. */
 static void test_removed_tokens_stay_removed(void **state) {
@@ -170,6 +185,9 @@ static void test_greedy_obeys_what_changes_scores(void **state) {
     options.no_repeat_ngram = 1;
     probabilities_after(&options, logits, 3, history, 1, p);
     ASSERT_SURVIVORS(p, 3, 1);
+    const float equal[] = {3, 5, 5};
+    probabilities_after(&options, equal, 3, (const int32_t[]){0}, 1, p);
+    ASSERT_SURVIVORS(p, 3, 1); /* the lowest id of equal ones here too */
 }
 
 int main(void) {
@@ -180,6 +198,7 @@ int main(void) {
         cmocka_unit_test(test_one_call_leaves_no_counts_for_the_next),
         cmocka_unit_test(test_no_repeat_ngram_excludes_what_followed_before),
         cmocka_unit_test(test_order_of_stages_is_obeyed),
+        cmocka_unit_test(test_temperature_after_a_filter_counts),
         cmocka_unit_test(test_removed_tokens_stay_removed),
         cmocka_unit_test(test_greedy_obeys_what_changes_scores),
     };
