@@ -38,6 +38,60 @@ struct kvad_linear_f32_args {
 };
 typedef void kvad_linear_f32_fn(const struct kvad_linear_f32_args *args);
 
+/* The same with 16-bit weights, widened exactly (bf16 or f16, by the function's name). */
+struct kvad_linear_half_args {
+    float *y;
+    size_t y_stride;
+    const float *x;
+    size_t x_stride;
+    size_t n_rows;
+    size_t k;
+    const uint16_t *w; /* panels [n_panels][k][16] */
+    size_t n_panels;
+    const float *bias;
+};
+typedef void kvad_linear_half_fn(const struct kvad_linear_half_args *args);
+
+/* Quantised weights and activations in groups of KVAD_GROUP along k; the last group may be short:
+ * its missing quants are 0.
+ *
+ * A panel is a row of superblocks of two groups (of the second one nothing counts when the number
+ * of groups is odd): uint16_t scale[2][16]   f16, of output j in group 0 and 1 q8: uint8_t
+ * quant[2][8][16][4]   quant + 128 of input 4 * quad + i; quad, output, i q4: uint8_t
+ * quant[2][4][16][4]   quant + 8; byte (c, output, i): input 8 * c + i below, 8 * c + 4 + i above
+ * Four inputs of one output lie side by side for integer dot products, and no group crosses more
+ * cache lines than it must.
+ *
+ * A quantised activation row: int8_t quant[32 * groups], then float scale[groups], then int32_t
+ * sum[groups] (the sum of the group's quants, which undoes the offset of the weights). */
+enum { KVAD_GROUP = 32, KVAD_Q8_SUPERBLOCK = 64 + 1024, KVAD_Q4_SUPERBLOCK = 64 + 512 };
+
+static inline size_t kvad_quant_groups(size_t k) {
+    return (k + KVAD_GROUP - 1) / KVAD_GROUP;
+}
+/** Bytes from one quantised activation row to the next: a multiple of 64. */
+static inline size_t kvad_quant_row_bytes(size_t k) {
+    return (kvad_quant_groups(k) * (KVAD_GROUP + 8) + 63) / 64 * 64;
+}
+
+/* acc = fma(s_x * s_w, (float)(sum of q_x * q_w), acc) over groups, in segments (docs/numerics.md,
+ * quantised linear). */
+struct kvad_linear_quant_args {
+    float *y;
+    size_t y_stride;
+    const unsigned char *x; /* quantised rows, aligned to 64 bytes */
+    size_t x_stride;        /* in bytes */
+    size_t n_rows;
+    size_t k;
+    const unsigned char *w; /* panels, aligned to 64 bytes */
+    size_t n_panels;
+    const float *bias;
+};
+typedef void kvad_linear_quant_fn(const struct kvad_linear_quant_args *args);
+
+/* One activation row of k floats to its quantised form of kvad_quant_row_bytes(k) bytes. */
+typedef void kvad_quantise_row_fn(unsigned char *out, const float *x, size_t k);
+
 /* y[i] = (x[i] - mean) / sqrt(var + eps) * weight[i] + bias[i]; bias may be NULL; n >= 1; y may
  * equal x. */
 typedef void kvad_layer_norm_fn(float *y, const float *x, const float *weight, const float *bias,
@@ -100,6 +154,11 @@ typedef void kvad_divide_fn(float *y, const float *o, float l, size_t n);
 struct kvad_kernels {
     const char *isa; /* "baseline", "portable", "avx2", "avx512", "neon": for logs and tables */
     kvad_linear_f32_fn *linear_f32;
+    kvad_linear_half_fn *linear_bf16;
+    kvad_linear_half_fn *linear_f16;
+    kvad_linear_quant_fn *linear_q8;
+    kvad_linear_quant_fn *linear_q4;
+    kvad_quantise_row_fn *quantise_row;
     kvad_layer_norm_fn *layer_norm;
     kvad_add_fn *add;
     kvad_scale_fn *scale;
@@ -136,5 +195,14 @@ void kvad_kernels_pick(struct kvad_kernels *kernels, enum kvad_cpu_level level);
  * [ceil(n/16)][k][16] for the panels [first, last); columns beyond n are +0. */
 void kvad_pack_panels_f32(float *panels, const float *w, size_t n, size_t k, size_t row_stride,
                           size_t k_stride, size_t first_panel, size_t last_panel);
+
+/** Bytes of one panel of weights with k inputs: a multiple of 64 but for f32, bf16 and f16 with odd
+ * k. */
+size_t kvad_panel_bytes(enum kvad_weight_type type, size_t k);
+/** A panel of floats [k][16] to another type's panel. The same bits on every CPU. */
+void kvad_convert_panel(enum kvad_weight_type type, void *out, const float *panel, size_t k);
+/** Row `lane` (0 to 15) of a panel as floats, exactly: what the panel's quants and scales mean. */
+void kvad_panel_row(enum kvad_weight_type type, const void *panel, size_t lane, size_t k,
+                    float *out);
 
 #endif

@@ -21,7 +21,8 @@ static inline vec vec_load(const float *p) {
 static inline void vec_store(float *p, vec a) {
     _mm256_storeu_ps(p, a);
 }
-/* The first n elements, n <= VEC_WIDTH; the other lanes are +0, and their memory is not touched. */
+/* The first n elements, n <= VEC_WIDTH: of the other lanes no memory is touched, their value is +0.
+ */
 static inline __m256i vec_first(size_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -30,6 +31,9 @@ static inline vec vec_load_part(const float *p, size_t n) {
 }
 static inline void vec_store_part(float *p, vec a, size_t n) {
     _mm256_maskstore_ps(p, vec_first(n), a);
+}
+static inline vec vec_keep_first(vec a, size_t n) {
+    return _mm256_and_ps(a, _mm256_castsi256_ps(vec_first(n)));
 }
 static inline vec vec_add(vec a, vec b) {
     return _mm256_add_ps(a, b);

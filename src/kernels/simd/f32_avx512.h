@@ -21,7 +21,8 @@ static inline vec vec_load(const float *p) {
 static inline void vec_store(float *p, vec a) {
     _mm512_storeu_ps(p, a);
 }
-/* The first n elements, n <= VEC_WIDTH; the other lanes are +0, and their memory is not touched. */
+/* The first n elements, n <= VEC_WIDTH: of the other lanes no memory is touched, their value is +0.
+ */
 static inline __mmask16 vec_first(size_t n) {
     return (__mmask16)((1u << n) - 1u);
 }
@@ -30,6 +31,9 @@ static inline vec vec_load_part(const float *p, size_t n) {
 }
 static inline void vec_store_part(float *p, vec a, size_t n) {
     _mm512_mask_storeu_ps(p, vec_first(n), a);
+}
+static inline vec vec_keep_first(vec a, size_t n) {
+    return _mm512_maskz_mov_ps(vec_first(n), a);
 }
 static inline vec vec_add(vec a, vec b) {
     return _mm512_add_ps(a, b);

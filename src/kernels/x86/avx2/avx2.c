@@ -4,21 +4,12 @@
 #include "kernels/simd/f32_avx2.h"
 
 /* 16 registers: 12 sums, 2 weights, 1 value. Four panels side by side for one row: 8 chains. */
-#define LINEAR_MAX_ROWS   6
-#define LINEAR_MAX_PANELS 4
-#define LINEAR_TILES(X)                                                                            \
-    X(1, 4)                                                                                        \
-    X(1, 2)                                                                                        \
-    X(1, 1)                                                                                        \
-    X(2, 3)                                                                                        \
-    X(2, 1)                                                                                        \
-    X(3, 2)                                                                                        \
-    X(3, 1)                                                                                        \
-    X(4, 1)                                                                                        \
-    X(5, 1)                                                                                        \
-    X(6, 1)
-#include "kernels/body/linear.inc"
+#define TILE_MAX_ROWS   6
+#define TILE_MAX_PANELS 4
+#define TILE_SHAPES(X)                                                                             \
+    X(1, 4) X(1, 2) X(1, 1) X(2, 3) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#include "kernels/body/level.inc"
 
 void kvad_kernels_avx2(struct kvad_kernels *kernels) {
-    kernels->linear_f32 = ISA(linear_f32);
+    ISA(fill)(kernels);
 }

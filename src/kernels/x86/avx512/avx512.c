@@ -4,31 +4,18 @@
 #include "kernels/simd/f32_avx512.h"
 
 /* 32 registers: 28 sums, 2 weights, 1 value. Eight panels side by side for one row: 8 chains. */
-#define LINEAR_MAX_ROWS      14
-#define LINEAR_MAX_PANELS    8
-#define LINEAR_PAIR(X, rows) X(rows, 2) X(rows, 1)
-#define LINEAR_TILES(X)                                                                            \
-    X(1, 8)                                                                                        \
-    X(1, 4)                                                                                        \
-    X(1, 2)                                                                                        \
-    X(1, 1)                                                                                        \
-    X(2, 4)                                                                                        \
-    X(3, 4)                                                                                        \
-    LINEAR_PAIR(X, 2)                                                                              \
-    LINEAR_PAIR(X, 3)                                                                              \
-    LINEAR_PAIR(X, 4)                                                                              \
-    LINEAR_PAIR(X, 5)                                                                              \
-    LINEAR_PAIR(X, 6)                                                                              \
-    LINEAR_PAIR(X, 7)                                                                              \
-    LINEAR_PAIR(X, 8)                                                                              \
-    LINEAR_PAIR(X, 9)                                                                              \
-    LINEAR_PAIR(X, 10)                                                                             \
-    LINEAR_PAIR(X, 11)                                                                             \
-    LINEAR_PAIR(X, 12)                                                                             \
-    LINEAR_PAIR(X, 13)                                                                             \
-    LINEAR_PAIR(X, 14)
-#include "kernels/body/linear.inc"
+#define TILE_MAX_ROWS   14
+#define TILE_MAX_PANELS 8
+/* clang-format off */
+#define TILE_SHAPES(X)                                                                             \
+    X(1, 8) X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4)                                         \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2)                                         \
+    X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)                                    \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1)                                         \
+    X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1)
+/* clang-format on */
+#include "kernels/body/level.inc"
 
 void kvad_kernels_avx512(struct kvad_kernels *kernels) {
-    kernels->linear_f32 = ISA(linear_f32);
+    ISA(fill)(kernels);
 }
