@@ -147,6 +147,16 @@ enum kvad_activation {
     KVAD_ACTIVATION_LINEAR
 };
 
+/** How weights of linear layers lie in memory. Norms, biases and positions stay float32. */
+enum kvad_weight_type {
+    KVAD_WEIGHTS_F32,
+    KVAD_WEIGHTS_BF16, /* rounded to nearest even; 2 bytes */
+    KVAD_WEIGHTS_F16,  /* rounded to nearest even; 2 bytes */
+    KVAD_WEIGHTS_Q8,   /* int8 in groups of 32 inputs with an f16 scale (the values of Q8_0) */
+    KVAD_WEIGHTS_Q4,   /* int4 in groups of 32 inputs with an f16 scale (the values of Q4_0) */
+    KVAD_WEIGHT_TYPE_COUNT
+};
+
 struct kvad_model_options {
     size_t struct_size;
     struct kvad_allocator allocator; /* allocate NULL: malloc */
@@ -156,6 +166,7 @@ struct kvad_model_options {
     enum kvad_activation activation; /* overrides the file */
     uint32_t n_heads;                /* 0: from the file; needed for files that do not say */
     bool no_tokenizer;               /* do not look for one */
+    enum kvad_weight_type weights;   /* converted at load */
 };
 
 struct kvad_model_info {
@@ -169,8 +180,9 @@ struct kvad_model_info {
     bool head_tied, has_bias;
     int32_t eos; /* -1: none */
     uint64_t n_parameters;
-    uint64_t weight_bytes;       /* in memory, packed */
-    uint64_t kv_bytes_per_token; /* all layers, K and V, float32 */
+    uint64_t weight_bytes;         /* in memory, packed */
+    uint64_t kv_bytes_per_token;   /* all layers, K and V, float32 */
+    enum kvad_weight_type weights; /* in memory */
 };
 
 KVAD_API void kvad_model_options_init(struct kvad_model_options *options);

@@ -39,4 +39,24 @@ static inline float kvad_float_from_f16(uint16_t h) {
     return kvad_float_from_bits(sign | kvad_bits_from_float(magnitude));
 }
 
+/** Round to nearest even. NaN stays NaN (its payload may change); beyond the range: infinity. */
+static inline uint16_t kvad_bf16_from_float(float f) {
+    uint32_t bits = kvad_bits_from_float(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+static inline uint16_t kvad_f16_from_float(float f) {
+    uint32_t bits = kvad_bits_from_float(f), sign = bits >> 16 & 0x8000u, x = bits & 0x7fffffffu;
+    if (x > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (x >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 rounds to infinity */
+    if (x < 0x38800000u) {
+        /* Subnormal half: the sum with 0.5 leaves its unit 2^-24 in the last place and rounds
+         * there. */
+        float rounded = kvad_float_from_bits(x) + 0.5f;
+        return (uint16_t)(sign | (kvad_bits_from_float(rounded) - 0x3f000000u));
+    }
+    x += 0xfffu + (x >> 13 & 1u);
+    return (uint16_t)(sign | ((x >> 13) - (112u << 10)));
+}
+
 #endif

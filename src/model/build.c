@@ -43,118 +43,6 @@ void kvad_parameter_shape(const struct kvad_description *d, enum kvad_parameter 
     *n_columns = columns;
 }
 
-/* ---- laying the arrays out in one area */
-
-struct area {
-    unsigned char *base; /* NULL: only measure */
-    size_t used;
-    bool overflow;
-};
-
-/* Room for n floats at a cache line, or NULL while measuring. */
-static float *carve(struct area *area, size_t n_floats) {
-    size_t bytes, end;
-    if (!kvad_mul_size(n_floats, sizeof(float), &bytes) || bytes > SIZE_MAX - KVAD_ALIGNMENT ||
-        !kvad_add_size(area->used, kvad_round_up(bytes, KVAD_ALIGNMENT), &end)) {
-        area->overflow = true;
-        return NULL;
-    }
-    float *at = area->base ? (float *)(void *)(area->base + area->used) : NULL;
-    area->used = end;
-    return at;
-}
-
-static size_t panel_count(size_t n) {
-    return (n + KVAD_PANEL - 1) / KVAD_PANEL;
-}
-
-struct layout {
-    const struct kvad_description *description;
-    const bool *present;
-    struct area area;
-};
-
-static void place_norm(struct layout *l, struct kvad_norm_weights *norm, enum kvad_parameter bias) {
-    norm->weight = carve(&l->area, l->description->d_model);
-    if (l->present[bias]) norm->bias = carve(&l->area, l->description->d_model);
-}
-
-static void place_linear(struct layout *l, struct kvad_linear_weights *linear,
-                         enum kvad_parameter weight, enum kvad_parameter bias) {
-    kvad_parameter_shape(l->description, weight, &linear->n, &linear->k);
-    size_t padded = panel_count(linear->n) * KVAD_PANEL, n_floats;
-    if (!kvad_mul_size(padded, linear->k, &n_floats)) l->area.overflow = true;
-    linear->panels = l->area.overflow ? NULL : carve(&l->area, n_floats);
-    if (l->present[bias]) linear->bias = carve(&l->area, padded);
-}
-
-static void place_layer(struct layout *l, struct kvad_layer_weights *layer) {
-    place_norm(l, &layer->norm1, KVAD_PARAMETER_NORM1_BIAS);
-    place_linear(l, &layer->qkv, KVAD_PARAMETER_QKV_WEIGHT, KVAD_PARAMETER_QKV_BIAS);
-    place_linear(l, &layer->out, KVAD_PARAMETER_OUT_WEIGHT, KVAD_PARAMETER_OUT_BIAS);
-    place_norm(l, &layer->norm2, KVAD_PARAMETER_NORM2_BIAS);
-    place_linear(l, &layer->up, KVAD_PARAMETER_UP_WEIGHT, KVAD_PARAMETER_UP_BIAS);
-    place_linear(l, &layer->down, KVAD_PARAMETER_DOWN_WEIGHT, KVAD_PARAMETER_DOWN_BIAS);
-}
-
-/* Everything that is not in a layer. */
-static void place_ends(struct layout *l, struct kvad_model *model) {
-    const struct kvad_description *d = l->description;
-    size_t n_floats;
-    if (!d->head_tied) {
-        if (!kvad_mul_size(d->n_vocab, d->d_model, &n_floats)) l->area.overflow = true;
-        model->embedding = l->area.overflow ? NULL : carve(&l->area, n_floats);
-    }
-    if (!kvad_mul_size(d->n_ctx, d->d_model, &n_floats)) l->area.overflow = true;
-    model->positions = l->area.overflow ? NULL : carve(&l->area, n_floats);
-    place_norm(l, &model->final_norm, KVAD_PARAMETER_FINAL_NORM_BIAS);
-    place_linear(l, &model->head, KVAD_PARAMETER_HEAD_WEIGHT, KVAD_PARAMETER_HEAD_BIAS);
-}
-
-static bool is_bias(enum kvad_parameter p) {
-    return p == KVAD_PARAMETER_NORM1_BIAS || p == KVAD_PARAMETER_QKV_BIAS ||
-           p == KVAD_PARAMETER_OUT_BIAS || p == KVAD_PARAMETER_NORM2_BIAS ||
-           p == KVAD_PARAMETER_UP_BIAS || p == KVAD_PARAMETER_DOWN_BIAS ||
-           p == KVAD_PARAMETER_FINAL_NORM_BIAS || p == KVAD_PARAMETER_HEAD_BIAS;
-}
-
-static bool exists(const struct kvad_description *d, const bool *present, enum kvad_parameter p) {
-    if (p == KVAD_PARAMETER_HEAD_WEIGHT) return !d->head_tied;
-    return !is_bias(p) || present[p];
-}
-
-static uint64_t element_count(const struct kvad_description *d, const bool *present) {
-    uint64_t total = 0;
-    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++) {
-        size_t rows, columns;
-        if (!exists(d, present, p)) continue;
-        kvad_parameter_shape(d, p, &rows, &columns);
-        total += (uint64_t)rows * columns * (kvad_parameter_is_per_layer(p) ? d->n_layers : 1);
-    }
-    return total;
-}
-
-enum kvad_status kvad_model_measure(const struct kvad_description *description,
-                                    const bool present[KVAD_PARAMETER_COUNT],
-                                    struct kvad_model *model, struct kvad_error *err) {
-    struct layout l = {description, present, {NULL, 0, false}};
-    struct kvad_layer_weights layer;
-    struct kvad_model ends;
-    size_t layer_bytes, total;
-    place_layer(&l, &layer);
-    bool fits = !l.area.overflow && kvad_mul_size(l.area.used, description->n_layers, &layer_bytes);
-    l.area = (struct area){NULL, 0, false};
-    place_ends(&l, &ends);
-    if (!fits || l.area.overflow || !kvad_add_size(layer_bytes, l.area.used, &total))
-        return kvad_fail(err, KVAD_ERR_FORMAT, "the weights are too large for this machine");
-    model->area_bytes = total;
-    model->n_parameters = element_count(description, present);
-    model->has_bias = present[KVAD_PARAMETER_QKV_BIAS] || present[KVAD_PARAMETER_OUT_BIAS] ||
-                      present[KVAD_PARAMETER_UP_BIAS] || present[KVAD_PARAMETER_DOWN_BIAS] ||
-                      present[KVAD_PARAMETER_HEAD_BIAS];
-    return KVAD_OK;
-}
-
 /* ---- filling them */
 
 struct builder {
@@ -163,7 +51,8 @@ struct builder {
     struct kvad_progress progress;
     uint64_t done, total; /* bytes of float32 */
     uint64_t next_report;
-    float *scratch; /* [n_scratch]: 16 rows, or one input of a transposed matrix */
+    float *scratch; /* [n_scratch]: 16 rows and their panel, or a row and all panels of a transposed
+                       matrix */
     size_t n_scratch;
     struct kvad_error *err;
 };
@@ -193,15 +82,22 @@ static enum kvad_status fill_rows(struct builder *b, enum kvad_parameter paramet
     return KVAD_OK;
 }
 
+static void put_panel(struct kvad_linear_weights *linear, size_t panel, const float *values) {
+    kvad_convert_panel(linear->type, linear->panels + panel * linear->panel_bytes, values,
+                       linear->k);
+}
+
 /* Rows are outputs: 16 of them make a panel. */
 static enum kvad_status fill_panels(struct builder *b, struct kvad_linear_weights *linear,
                                     enum kvad_parameter parameter, uint32_t layer) {
     size_t k = linear->k;
+    float *panel = b->scratch + KVAD_PANEL * k;
     for (size_t first = 0; first < linear->n; first += KVAD_PANEL) {
         size_t n = kvad_min_size(KVAD_PANEL, linear->n - first);
         for (size_t i = 0; i < n; i++)
             KVAD_TRY(read_row(b, parameter, layer, first + i, b->scratch + i * k));
-        kvad_pack_panels_f32(linear->panels + first * k, b->scratch, n, k, k, 1, 0, 1);
+        kvad_pack_panels_f32(panel, b->scratch, n, k, k, 1, 0, 1);
+        put_panel(linear, first / KVAD_PANEL, panel);
         KVAD_TRY(advance(b, n * k));
     }
     return KVAD_OK;
@@ -211,16 +107,18 @@ static enum kvad_status fill_panels(struct builder *b, struct kvad_linear_weight
 static enum kvad_status fill_panels_transposed(struct builder *b,
                                                struct kvad_linear_weights *linear,
                                                enum kvad_parameter parameter, uint32_t layer) {
-    size_t n_padded = panel_count(linear->n) * KVAD_PANEL;
-    for (size_t i = linear->n; i < n_padded; i++)
-        b->scratch[i] = 0;
-    for (size_t row = 0; row < linear->k; row++) {
-        KVAD_TRY(read_row(b, parameter, layer, row, b->scratch));
-        for (size_t first = 0; first < n_padded; first += KVAD_PANEL)
-            memcpy(linear->panels + first * linear->k + row * KVAD_PANEL, b->scratch + first,
-                   KVAD_PANEL * sizeof(float));
+    size_t n_panels = kvad_panel_count(linear->n), n_padded = n_panels * KVAD_PANEL;
+    float *row = b->scratch, *panels = b->scratch + n_padded;
+    memset(row, 0, n_padded * sizeof *row);
+    for (size_t i = 0; i < linear->k; i++) {
+        KVAD_TRY(read_row(b, parameter, layer, i, row));
+        for (size_t p = 0; p < n_panels; p++)
+            memcpy(panels + (p * linear->k + i) * KVAD_PANEL, row + p * KVAD_PANEL,
+                   KVAD_PANEL * sizeof *row);
         KVAD_TRY(advance(b, linear->n));
     }
+    for (size_t p = 0; p < n_panels; p++)
+        put_panel(linear, p, panels + p * linear->k * KVAD_PANEL);
     return KVAD_OK;
 }
 
@@ -230,7 +128,7 @@ static enum kvad_status fill_linear(struct builder *b, struct kvad_linear_weight
     KVAD_TRY(b->source->transposed[weight] ? fill_panels_transposed(b, linear, weight, layer)
                                            : fill_panels(b, linear, weight, layer));
     if (!linear->bias) return KVAD_OK;
-    for (size_t i = linear->n; i < panel_count(linear->n) * KVAD_PANEL; i++)
+    for (size_t i = linear->n; i < kvad_panel_count(linear->n) * KVAD_PANEL; i++)
         linear->bias[i] = 0;
     return fill_rows(b, bias, layer, linear->bias);
 }
@@ -269,31 +167,13 @@ static enum kvad_status fill(struct builder *b) {
 
 /* ---- building */
 
-static enum kvad_status allocate(struct kvad_model *model, const bool *present,
-                                 struct kvad_error *err) {
-    KVAD_TRY(kvad_model_measure(&model->description, present, model, err));
-    size_t bytes = model->area_bytes;
-    model->area = kvad_alloc(&model->heap, bytes);
-    if (!model->area) return kvad_fail_memory(err, "weights", bytes);
-    model->layers =
-        kvad_alloc_zero(&model->heap, model->description.n_layers, sizeof *model->layers);
-    if (!model->layers)
-        return kvad_fail_memory(err, "the list of layers",
-                                model->description.n_layers * sizeof *model->layers);
-    struct layout l = {&model->description, present, {model->area, 0, false}};
-    for (uint32_t i = 0; i < model->description.n_layers; i++)
-        place_layer(&l, &model->layers[i]);
-    place_ends(&l, model);
-    return KVAD_OK;
-}
-
 static enum kvad_status fill_with_scratch(struct builder *b) {
     const struct kvad_description *d = &b->model->description;
     for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++) {
         size_t rows, columns;
         kvad_parameter_shape(d, p, &rows, &columns);
-        size_t need =
-            b->source->transposed[p] ? kvad_round_up(rows, KVAD_PANEL) : KVAD_PANEL * columns;
+        size_t need = b->source->transposed[p] ? kvad_round_up(rows, KVAD_PANEL) * (columns + 1)
+                                               : 2 * KVAD_PANEL * columns;
         if (rows > 1 && need > b->n_scratch) b->n_scratch = need;
     }
     b->scratch = kvad_alloc_zero(&b->model->heap, b->n_scratch, sizeof *b->scratch);
@@ -309,6 +189,9 @@ enum kvad_status kvad_model_build(const struct kvad_description *description,
                                   const struct kvad_model_options *options, struct kvad_model **out,
                                   struct kvad_error *err) {
     KVAD_TRY(kvad_description_check(description, "model", err));
+    if (options && (unsigned)options->weights >= KVAD_WEIGHT_TYPE_COUNT)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT, "weights is %d: unknown type",
+                         (int)options->weights);
     struct kvad_heap outer;
     kvad_heap_init(&outer, options ? &options->allocator : NULL);
     struct kvad_model *model = kvad_alloc_zero(&outer, 1, sizeof *model);
@@ -318,8 +201,9 @@ enum kvad_status kvad_model_build(const struct kvad_description *description,
     model->description = *description;
     model->n_tokens = description->n_vocab;
     if (options) model->log = options->log;
+    if (options) model->weights = options->weights;
 
-    enum kvad_status status = allocate(model, source->present, err);
+    enum kvad_status status = kvad_model_allocate(model, source->present, err);
     if (status == KVAD_OK) {
         struct builder b = {.model = model, .source = source, .err = err};
         if (options) b.progress = options->progress;

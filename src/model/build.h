@@ -72,9 +72,20 @@ bool kvad_parameter_is_per_layer(enum kvad_parameter parameter);
 const char *kvad_parameter_name(enum kvad_parameter parameter);
 
 /** What a model of this description costs and counts, without building it: fills n_parameters,
- * area_bytes and has_bias of `model`. KVAD_ERR_FORMAT if the sizes overflow this machine. */
+ * area_bytes and has_bias of `model`, whose type of weights is set. KVAD_ERR_FORMAT if the sizes
+ * overflow this machine. */
 enum kvad_status kvad_model_measure(const struct kvad_description *description,
                                     const bool present[KVAD_PARAMETER_COUNT],
                                     struct kvad_model *model, struct kvad_error *err);
+
+/** Reserve the area of a model whose description and type of weights are set, and place every array
+ * in it. KVAD_ERR_NO_MEMORY or what kvad_model_measure() says. */
+enum kvad_status kvad_model_allocate(struct kvad_model *model,
+                                     const bool present[KVAD_PARAMETER_COUNT],
+                                     struct kvad_error *err);
+
+static inline size_t kvad_panel_count(size_t n) {
+    return (n + KVAD_PANEL - 1) / KVAD_PANEL;
+}
 
 #endif

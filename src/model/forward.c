@@ -18,7 +18,7 @@ struct buffer {
     size_t count, size;
 };
 
-enum { N_BUFFERS = 12 };
+enum { N_BUFFERS = 13 };
 
 static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) {
     size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
@@ -27,6 +27,7 @@ static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) 
         {(void **)&f->normed, rows * f->d_stride, sizeof(float)},
         {(void **)&f->qkv, rows * f->qkv_stride, sizeof(float)},
         {(void **)&f->attended, rows * f->attended_stride, sizeof(float)},
+        {(void **)&f->quant, rows * f->quant_stride, 1},
         {(void **)&f->delta, rows * f->d_stride, sizeof(float)},
         {(void **)&f->ff, rows * f->ff_stride, sizeof(float)},
         {(void **)&f->head, kvad_min_size(rows, FORWARD_HEAD_ROWS) * f->vocab_stride,
@@ -46,10 +47,12 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     size_t head_dim = f->model->description.head_dim;
     size_t n = f->n_group * FORWARD_TILE_ROWS, n_wide = n * head_dim;
     size_t n_normed = FORWARD_PRIVATE_ROWS * f->d_stride;
-    w->bytes = (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
+    size_t quant_bytes = FORWARD_PRIVATE_ROWS * f->quant_stride;
+    w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
     w->memory = kvad_alloc_zero(f->heap, w->bytes, 1);
     if (!w->memory) return kvad_fail_memory(err, "worker scratch", w->bytes);
-    w->normed = w->memory;
+    w->quant = w->memory; /* first, for its alignment */
+    w->normed = (float *)(void *)(w->quant + quant_bytes);
     w->query = w->normed + n_normed;
     w->o = w->query + n_wide;
     w->chunk_o = w->o + n_wide;
@@ -76,6 +79,13 @@ static kvad_unary_fn *activation_kernel(const struct kvad_kernels *k, enum kvad_
     return NULL;
 }
 
+/* Most inputs that any linear has. */
+static size_t widest_input(const struct kvad_description *d) {
+    size_t widest = (size_t)d->n_heads * d->head_dim;
+    if (d->d_model > widest) widest = d->d_model;
+    return d->d_ff > widest ? d->d_ff : widest;
+}
+
 static void set_sizes(struct kvad_forward *f) {
     const struct kvad_description *d = &f->model->description;
     size_t n_attended = (size_t)d->n_heads * d->head_dim;
@@ -86,6 +96,8 @@ static void set_sizes(struct kvad_forward *f) {
     f->qkv_stride = panels_of(n_attended + 2 * n_kv) * KVAD_PANEL;
     f->ff_stride = panels_of(d->d_ff) * KVAD_PANEL;
     f->vocab_stride = panels_of(d->n_vocab) * KVAD_PANEL;
+    if (f->model->weights == KVAD_WEIGHTS_Q8 || f->model->weights == KVAD_WEIGHTS_Q4)
+        f->quant_stride = kvad_quant_row_bytes(widest_input(d));
     f->score_scale = d->scale_attn ? 1.0 / __builtin_sqrt((double)d->head_dim) : 1.0;
 }
 
@@ -137,23 +149,6 @@ void kvad_forward_destroy(struct kvad_forward **forward) {
 
 /* ---------------------------------------------------------------- the parts of a layer */
 
-void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
-                         float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
-                         size_t first, size_t last) {
-    if (first >= last) return;
-    size_t column = first * KVAD_PANEL;
-    struct kvad_linear_f32_args args = {.y = y + column,
-                                        .y_stride = y_stride,
-                                        .x = x,
-                                        .x_stride = x_stride,
-                                        .n_rows = n_rows,
-                                        .k = linear->k,
-                                        .w = linear->panels + column * linear->k,
-                                        .n_panels = last - first,
-                                        .bias = linear->bias ? linear->bias + column : NULL};
-    f->kernels->linear_f32(&args);
-}
-
 /* Position of a row: index into the learned position table. */
 static size_t position_of(const struct kvad_forward *f, const struct forward_row *row) {
     size_t position = f->items[row->item].position + row->index;
@@ -190,9 +185,11 @@ static const float *norm_rows(const struct kvad_forward *f, const struct forward
 static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                        const struct kvad_linear_weights *linear, const float *x, size_t x_stride,
                        unsigned index, unsigned count) {
+    struct forward_input input =
+        kvad_forward_input(f, worker, x, x_stride, f->n_rows, linear->k, index, count);
     size_t first, last;
     forward_part(panels_of(linear->n), index, count, &first, &last);
-    kvad_forward_linear(f, linear, f->delta, f->d_stride, x, x_stride, f->n_rows, first, last);
+    kvad_forward_linear(f, linear, f->delta, f->d_stride, input, f->n_rows, first, last);
     /* Without the padding of the last panel: nothing clears it, so that what a failed step left
      * there would be found again for ever. */
     size_t column = first * KVAD_PANEL, end = kvad_min_size(last * KVAD_PANEL, linear->n);
@@ -209,10 +206,11 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
                            unsigned index, unsigned count) {
     const struct kvad_layer_weights *weights = &f->model->layers[layer];
     const float *x = norm_rows(f, worker, &weights->norm1, index, count);
+    struct forward_input input =
+        kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->qkv.k, index, count);
     size_t first, last;
     forward_part(panels_of(weights->qkv.n), index, count, &first, &last);
-    kvad_forward_linear(f, &weights->qkv, f->qkv, f->qkv_stride, x, f->d_stride, f->n_rows, first,
-                        last);
+    kvad_forward_linear(f, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows, first, last);
     kvad_forward_store_kv(f, layer, first * KVAD_PANEL, last * KVAD_PANEL);
     kvad_threads_barrier(f->threads);
     kvad_forward_attention(f, worker, layer);
@@ -225,10 +223,11 @@ static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size
                      unsigned index, unsigned count) {
     const struct kvad_layer_weights *weights = &f->model->layers[layer];
     const float *x = norm_rows(f, worker, &weights->norm2, index, count);
+    struct forward_input input =
+        kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->up.k, index, count);
     size_t first, last;
     forward_part(panels_of(weights->up.n), index, count, &first, &last);
-    kvad_forward_linear(f, &weights->up, f->ff, f->ff_stride, x, f->d_stride, f->n_rows, first,
-                        last);
+    kvad_forward_linear(f, &weights->up, f->ff, f->ff_stride, input, f->n_rows, first, last);
     for (size_t r = 0; f->activation && first < last && r < f->n_rows; r++) {
         float *y = f->ff + r * f->ff_stride + first * KVAD_PANEL;
         f->activation(y, y, (last - first) * KVAD_PANEL);

@@ -66,8 +66,9 @@ void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, 
     for (size_t first = 0; first < f->n_wants; first += FORWARD_HEAD_ROWS) {
         size_t n = kvad_min_size(f->n_wants - first, FORWARD_HEAD_ROWS);
         const float *x = norm_wanted(f, worker, index, count, first, n);
-        kvad_forward_linear(f, head, f->head, f->vocab_stride, x, f->d_stride, n, first_panel,
-                            last_panel);
+        struct forward_input input =
+            kvad_forward_input(f, worker, x, f->d_stride, n, head->k, index, count);
+        kvad_forward_linear(f, head, f->head, f->vocab_stride, input, n, first_panel, last_panel);
         deliver(f, worker, first, n, first_panel * KVAD_PANEL, last_panel * KVAD_PANEL);
         /* The next group norms into the rows that others may still read. */
         kvad_threads_barrier(f->threads);

@@ -33,16 +33,17 @@ struct forward_want {
 
 /* Scratch of one worker; nobody else touches it. */
 struct forward_worker {
-    float *normed; /* [FORWARD_PRIVATE_ROWS][d_stride] */
-    float *query;  /* [n_group * FORWARD_TILE_ROWS][head_dim], scaled */
-    float *o;      /* the same shape: sums so far */
+    float *normed;        /* [FORWARD_PRIVATE_ROWS][d_stride] */
+    unsigned char *quant; /* [FORWARD_PRIVATE_ROWS][quant_stride], aligned to 64 bytes */
+    float *query;         /* [n_group * FORWARD_TILE_ROWS][head_dim], scaled */
+    float *o;             /* the same shape: sums so far */
     float *chunk_o;
     float *m, *l, *chunk_m, *chunk_l; /* [n_group * FORWARD_TILE_ROWS] */
     uint32_t *visible;
     /* First row found not finite: layer n_layers is the head. */
     bool is_bad;
     uint32_t bad_layer, bad_row;
-    float *memory; /* all of the above */
+    unsigned char *memory; /* all of the above */
     size_t bytes;
 };
 
@@ -56,13 +57,15 @@ struct kvad_forward {
     size_t n_group; /* query heads of one kv head */
     /* Row strides in floats, rounded up to whole panels. */
     size_t d_stride, qkv_stride, attended_stride, ff_stride, vocab_stride;
-    double score_scale; /* 1 / sqrt(head_dim), or 1 */
+    size_t quant_stride; /* bytes of the widest quantised row; 0: weights are not quantised */
+    double score_scale;  /* 1 / sqrt(head_dim), or 1 */
 
     /* Step buffers, one row after the other. */
     float *hidden;              /* [max_rows][d_stride]    the residual stream */
     float *normed;              /* [max_rows][d_stride]    input of a linear */
     float *qkv;                 /* [max_rows][qkv_stride] */
     float *attended;            /* [max_rows][d_stride]: n_heads * head_dim = d_model columns */
+    unsigned char *quant;       /* [max_rows][quant_stride] input of a quantised linear */
     float *delta;               /* [max_rows][d_stride]  what is added to the residual stream */
     float *ff;                  /* [max_rows][ff_stride] */
     float *head;                /* [FORWARD_HEAD_ROWS][vocab_stride] */
@@ -87,9 +90,24 @@ static inline void forward_part(size_t n, unsigned index, unsigned count, size_t
     *last = n * (index + 1) / count;
 }
 
-/* y[rows][columns of the panels [first, last)] of one linear; x has n_rows rows. */
+/* The rows that a linear reads, as floats or (when its weights are quantised) as quants. */
+struct forward_input {
+    const float *x;
+    size_t x_stride;
+    const unsigned char *quant;
+};
+
+/* Make n_rows rows of k floats ready as input; every worker calls it. Few rows are quantised by
+ * every worker for itself, many in shares, with a barrier at the end. With weights that are not
+ * quantised nothing happens. */
+struct forward_input kvad_forward_input(const struct kvad_forward *f,
+                                        const struct forward_worker *worker, const float *x,
+                                        size_t x_stride, size_t n_rows, size_t k, unsigned index,
+                                        unsigned count);
+
+/* y[rows][columns of the panels [first, last)] of one linear. */
 void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
-                         float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
+                         float *y, size_t y_stride, struct forward_input input, size_t n_rows,
                          size_t first, size_t last);
 
 /* Attention of all rows in one layer; every worker calls it and claims units until none is left.

@@ -107,7 +107,8 @@ static enum kvad_status build(struct loader *l, struct kvad_model **out, struct 
 static enum kvad_status measure(struct loader *l, struct kvad_model_info *info,
                                 struct kvad_error *err) {
     KVAD_TRY(prepare(l, err));
-    struct kvad_model model = {.description = l->weights.description};
+    struct kvad_model model = {.description = l->weights.description,
+                               .weights = l->options.weights};
     KVAD_TRY(kvad_model_measure(&model.description, l->weights.source.present, &model, err));
     decide_tokens(l, &model);
     kvad_model_get_info(&model, info);

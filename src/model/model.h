@@ -8,6 +8,7 @@
 #define KVAD_MODEL_MODEL_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "kernels/kernels.h"
@@ -39,11 +40,15 @@ struct kvad_description {
     int32_t eos;              /* id that ends a text, -1: none */
 };
 
-/* y[n] = sum_k x[k] w[n][k] + bias[n] */
+/* y[n] = sum_k x[k] w[n][k] + bias[n]
+ * Row n is lane n % 16 of panel n / 16; lanes beyond n are 0. A panel of floats is [k][16]; the
+ * other types are described at kvad_linear_quant_args. */
 struct kvad_linear_weights {
-    float *panels; /* [ceil(n / 16)][k][16]: row r is lane r % 16 of panel r / 16; 0 beyond n */
-    float *bias;   /* [16 * ceil(n / 16)], 0 beyond n; NULL: no bias */
-    size_t n, k;   /* outputs, inputs */
+    enum kvad_weight_type type;
+    unsigned char *panels; /* [ceil(n / 16)][panel_bytes] */
+    size_t panel_bytes;
+    float *bias; /* [16 * ceil(n / 16)], zeros beyond n; NULL: no bias */
+    size_t n, k; /* outputs, inputs */
 };
 
 struct kvad_norm_weights {
@@ -72,6 +77,7 @@ struct kvad_model {
     float *embedding;                 /* [n_vocab][d_model]; NULL when head_tied */
     float *positions;                 /* [n_ctx][d_model] */
     struct kvad_tokenizer *tokenizer; /* one reference; NULL: none found */
+    enum kvad_weight_type weights;    /* of the linear layers */
     uint32_t n_tokens;                /* ids in [0, n_tokens) may be sampled; at most n_vocab */
     uint64_t n_parameters;            /* as stored, a tied head counted once */
     void *area;                       /* all weights, one piece of area_bytes */
@@ -83,15 +89,12 @@ struct kvad_model {
 static inline void kvad_model_embed(const struct kvad_model *model, size_t token, float *out) {
     size_t d_model = model->description.d_model;
     if (model->embedding) {
-        const float *row = model->embedding + token * d_model;
-        for (size_t i = 0; i < d_model; i++)
-            out[i] = row[i];
+        memcpy(out, model->embedding + token * d_model, d_model * sizeof *out);
         return;
     }
-    const float *lane =
-        model->head.panels + token / KVAD_PANEL * d_model * KVAD_PANEL + token % KVAD_PANEL;
-    for (size_t i = 0; i < d_model; i++)
-        out[i] = lane[i * KVAD_PANEL];
+    const struct kvad_linear_weights *head = &model->head;
+    kvad_panel_row(head->type, head->panels + token / KVAD_PANEL * head->panel_bytes,
+                   token % KVAD_PANEL, d_model, out);
 }
 
 /** KVAD_OK if every field is inside its limits and they fit together (sizes not 0 and such that no
