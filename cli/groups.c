@@ -40,6 +40,11 @@ static const struct cli_choice activations[] = {
     {"linear", KVAD_ACTIVATION_LINEAR},     {0},
 };
 
+static const struct cli_choice weight_types[] = {
+    {"f32", KVAD_WEIGHTS_F32}, {"bf16", KVAD_WEIGHTS_BF16}, {"f16", KVAD_WEIGHTS_F16},
+    {"q8", KVAD_WEIGHTS_Q8},   {"q4", KVAD_WEIGHTS_Q4},     {0},
+};
+
 static const struct cli_option model_options[] = {
     {.name = "tokenizer",
      .kind = CLI_FILE,
@@ -57,6 +62,15 @@ static const struct cli_option model_options[] = {
      .known_as = "gelu act",
      .help = "overrides what the file says or its family does: old nanoGPT checkpoints want "
              "gelu-tanh"},
+    {.name = "weights",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(weights),
+     .value = "TYPE",
+     .initial = "f32",
+     .choices = weight_types,
+     .known_as = "dtype quant quantize wtype",
+     .help = "how weights lie in memory; q8 and q4 are groups of 32 small integers with a scale. "
+             "Smaller is faster and less exact"},
     {.name = "n-head",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_heads),
@@ -176,6 +190,10 @@ static const char *name_of(const struct cli_choice *choices, int value) {
 
 const char *cli_cache_name(int policy) {
     return name_of(policies, policy);
+}
+
+const char *cli_weights_name(int type) {
+    return name_of(weight_types, type);
 }
 
 const char *cli_activation_name(int activation) {

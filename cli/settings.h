@@ -46,6 +46,7 @@ struct cli_settings {
     /* model, cache and machine */
     const char *tokenizer;
     int activation; /* enum kvad_activation */
+    int weights;    /* enum kvad_weight_type */
     uint64_t n_heads;
     int cache; /* enum kvad_cache_policy */
     uint64_t n_ctx, kv_memory, n_threads, chunk;
