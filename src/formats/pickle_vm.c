@@ -140,7 +140,8 @@ static enum kvad_status op_empty(struct kvad_pickle_vm *vm) {
 static enum kvad_status make_tuple(struct kvad_pickle_vm *vm, size_t first) {
     struct kvad_pickle_node *node = NULL;
     KVAD_TRY(kvad_pickle_new_list(vm, KVAD_ROLE_TUPLE, &node));
-    KVAD_TRY(kvad_pickle_append(vm, node, vm->stack + first, vm->n_stack - first));
+    size_t n = vm->n_stack - first;
+    if (n) KVAD_TRY(kvad_pickle_append(vm, node, vm->stack + first, n)); /* else perhaps no stack */
     vm->n_stack = first;
     return kvad_pickle_push(vm, node);
 }

@@ -183,6 +183,9 @@ static void test_ordered_dicts_counters_and_sets_are_plain_containers(void **sta
         CASE("cbuiltins\nset\n](K\1K\2e\x85R", LIST, 2),
         CASE("cbuiltins\nset\n)\x81", LIST, 0),
         CASE("\x8f", LIST, 0),
+        CASE("(t", LIST, 0),
+        CASE("](e", LIST, 0),
+        CASE("}(u", DICT, 0),
         CASE("c__builtin__\nbytearray\nc_codecs\nencode\nX\1\0\0\0aX\6\0\0\0latin1\x86R\x85R",
              OBJECT, 0),
 #undef CASE
