@@ -10,18 +10,25 @@ enum { RUN = 1000000 };
 
 /* A text of `size` bytes made of one unit. */
 static char *repeat(const char *unit, size_t size) {
-    char *text = malloc(size);
+    char *text = malloc(size ? size : 1);
     assert_non_null(text);
     for (size_t i = 0; i < size; i++)
         text[i] = unit[i % strlen(unit)];
     return text;
 }
 
+/* Encode one piece, check that it decodes to itself, and return the heap operations it took. */
 static uint64_t steps_of(const struct kvad_tokenizer *t, const char *text, size_t size) {
     struct kvad_error err;
     struct kvad_bpe_scratch scratch = {0};
-    struct kvad_id_sink sink = {0};
+    struct kvad_id_sink sink = {malloc(size * sizeof(int32_t)), size, 0};
     assert_ok(kvad_bpe_encode(&t->bpe, text, size, 0, &scratch, &sink, &err), &err);
+    size_t n;
+    char *back = decode(t, (struct ids){sink.ids, sink.n}, &n);
+    assert_int_equal(n, size);
+    assert_memory_equal(back, text, size);
+    free(back);
+    free(sink.ids);
     uint64_t steps = scratch.n_steps;
     kvad_bpe_scratch_free(&scratch, t->scratch_heap);
     return steps;
@@ -38,7 +45,6 @@ static void check_runs(const struct kvad_tokenizer *t) {
         uint64_t half = steps_of(t, text, size / 2), whole = steps_of(t, text, size);
         assert_true(whole <= 3 * size);
         assert_true(2 * whole <= 5 * half + 10);
-        assert_round_trip(t, text, size);
         free(text);
     }
 }
