@@ -65,6 +65,7 @@ static enum kvad_status find_pickle(const struct torch_zip *file,
                          "%s: a TorchScript program (torch.jit.save), not weights; save them with "
                          "torch.save(model.state_dict(), \"model.pt\")",
                          name);
+    KVAD_TRY(kvad_zip_check_stored(&file->zip, file->err));
     const struct kvad_zip_entry *entry = find(file, "data.pkl", "");
     if (!entry)
         return kvad_fail(file->err, KVAD_ERR_FORMAT,

@@ -145,7 +145,8 @@ static bool read_extra64(const unsigned char *extra, size_t extra_size, uint64_t
 
 /* Check an entry against its local header and find its data. */
 static enum kvad_status locate(const struct kvad_zip *zip, const struct directory *dir,
-                               struct kvad_zip_entry *entry, struct kvad_error *err) {
+                               const unsigned char *central, struct kvad_zip_entry *entry,
+                               struct kvad_error *err) {
     if (entry->header > dir->offset || dir->offset - entry->header < LOCAL_SIZE ||
         kvad_load_u32le(zip->data + entry->header) != SIGNATURE_LOCAL)
         return fail_entry(zip, err, entry, KVAD_ERR_FORMAT,
@@ -158,9 +159,9 @@ static enum kvad_status locate(const struct kvad_zip *zip, const struct director
                           "its bytes reach into the directory or past the end of the file");
     if (name_size != entry->name_size || memcmp(local + LOCAL_SIZE, entry->name, name_size) != 0)
         return fail_entry(zip, err, entry, KVAD_ERR_FORMAT, "local header has another name");
-    if (kvad_load_u16le(local + 8) != 0)
+    if (kvad_load_u16le(local + 8) != kvad_load_u16le(central + 10))
         return fail_entry(zip, err, entry, KVAD_ERR_FORMAT,
-                          "local header says compressed, the directory says stored");
+                          "local header and directory differ on its compression");
     entry->offset = entry->header + before;
     return KVAD_OK;
 }
@@ -187,19 +188,17 @@ static enum kvad_status read_entry(const struct kvad_zip *zip, const struct dire
         return fail_entry(zip, err, entry, KVAD_ERR_FORMAT, "malformed extra field");
     unsigned flags = kvad_load_u16le(c + 8), method = kvad_load_u16le(c + 10);
     if (flags & (1u | 1u << 6 | 1u << 13)) /* encrypted, strongly encrypted, masked headers */
-        return fail_entry(zip, err, entry, KVAD_ERR_UNSUPPORTED,
-                          "encrypted; unpack it and zip it again with zip -0");
-    if (method != 0 || size != packed)
-        return fail_entry(zip, err, entry, KVAD_ERR_UNSUPPORTED,
-                          "compressed; torch.save stores without compression: save the model "
-                          "again, or zip its files with zip -0");
+        entry->problem = "encrypted; unpack it and zip it again with zip -0";
+    else if (method != 0 || size != packed)
+        entry->problem = "compressed; torch.save stores without compression: save the model again, "
+                         "or zip its files with zip -0";
     if (kvad_load_u16le(c + 34) != 0)
         return fail(zip, err, *at, "archive in several parts is not supported");
-    if (size > zip->size)
+    if (packed > zip->size)
         return fail_entry(zip, err, entry, KVAD_ERR_FORMAT, "larger than the whole file");
-    entry->size = (size_t)size;
+    entry->size = (size_t)packed;
     *at += whole;
-    return locate(zip, dir, entry, err);
+    return locate(zip, dir, c, entry, err);
 }
 
 static int compare_names(const char *a, size_t a_size, const char *b, size_t b_size) {
@@ -246,6 +245,14 @@ enum kvad_status kvad_zip_open(struct kvad_zip *zip, const unsigned char *data, 
     zip->first = zip->entries[0].name;
     zip->first_size = zip->entries[0].name_size;
     return check_entries(zip, err);
+}
+
+enum kvad_status kvad_zip_check_stored(const struct kvad_zip *zip, struct kvad_error *err) {
+    for (size_t i = 0; i < zip->n_entries; i++)
+        if (zip->entries[i].problem)
+            return fail_entry(zip, err, &zip->entries[i], KVAD_ERR_UNSUPPORTED,
+                              zip->entries[i].problem);
+    return KVAD_OK;
 }
 
 const struct kvad_zip_entry *kvad_zip_find(const struct kvad_zip *zip, const char *name,

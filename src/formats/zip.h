@@ -1,4 +1,4 @@
-/* Stored-only zip archives, read in place: what torch.save writes.
+/* Stored zip archives, read in place: what torch.save writes.
  *
  *     [local header, name, padding, data]... [central directory] [zip64 record, locator] [end]
  *
@@ -16,10 +16,11 @@ enum { KVAD_ZIP_NAME_MAX = 1024 };
 struct kvad_zip_entry {
     const char *name; /* in the archive, not NUL-terminated */
     size_t name_size;
-    uint64_t header; /* offset of the local header */
-    uint64_t offset; /* of the data */
-    size_t size;
-    uint32_t crc; /* 0 where the writer did not compute it */
+    uint64_t header;     /* offset of the local header */
+    uint64_t offset;     /* of the data */
+    size_t size;         /* in the archive */
+    uint32_t crc;        /* 0 where the writer did not compute it */
+    const char *problem; /* why its bytes are not its content ("compressed ..."), or NULL */
 };
 
 /* All borrowed from the archive's bytes, except `entries`. */
@@ -34,11 +35,14 @@ struct kvad_zip {
     size_t first_size;
 };
 
-/** Read the directory of an archive into a zeroed `zip`. Refused: compression, encryption, several
- * disks, duplicate names, entries that overlap or reach outside the file or into the directory,
- * directory and local names that differ, bytes in front of the archive. Close in every case. */
+/** Read the directory of an archive into a zeroed `zip`. Refused: several disks, duplicate names,
+ * entries that overlap or reach outside the file or into the directory, directory and local headers
+ * that differ, bytes in front of the archive. Close in every case. */
 enum kvad_status kvad_zip_open(struct kvad_zip *zip, const unsigned char *data, size_t size,
                                const char *file, struct kvad_heap *heap, struct kvad_error *err);
+/** KVAD_ERR_UNSUPPORTED unless every entry is stored plainly. Apart from opening, so that a caller
+ * may first tell a foreign kind of archive by its names. Call it before reading any data. */
+enum kvad_status kvad_zip_check_stored(const struct kvad_zip *zip, struct kvad_error *err);
 /** The entry of this exact name, or NULL. O(log n). */
 const struct kvad_zip_entry *kvad_zip_find(const struct kvad_zip *zip, const char *name,
                                            size_t name_size);

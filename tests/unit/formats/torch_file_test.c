@@ -65,6 +65,24 @@ static void test_data_pkl_must_be_one_undamaged_pickle(void **state) {
     free_bytes(&file);
 }
 
+/* As torch.jit.save writes it: the code is compressed. */
+static void test_torchscript_is_told_from_other_compressed_archives(void **state) {
+    (void)state;
+    static const char *const names[] = {"a/code/x.py", "a/notes/x.py"};
+    static const char *const texts[] = {"TorchScript", "a/notes/x.py (header at offset"};
+    for (size_t i = 0; i < 2; i++) {
+        struct zip_places at;
+        struct kvad_error err;
+        const struct zip_member members[] = {{"a/data.pkl", EMPTY_PICKLE}, {names[i], "xyz", 3}};
+        struct byte_buffer file = write_zip(members, 2, &(struct zip_style){0}, &at);
+        set_number(&file, at.local[1] + 8, 8, 2);
+        set_number(&file, at.central[1] + 10, 8, 2);
+        set_number(&file, at.central[1] + 24, 300, 4);
+        assert_fails(try_bytes(&file, &err), KVAD_ERR_UNSUPPORTED, &err, texts[i]);
+        free_bytes(&file);
+    }
+}
+
 /* ---- the legacy container */
 
 static void check_legacy(const struct byte_buffer *object, const struct legacy_parts *parts,
@@ -214,6 +232,7 @@ int main(void) {
         cmocka_unit_test(test_top_folder_is_that_of_the_first_entry),
         cmocka_unit_test(test_only_little_endian_files_are_read),
         cmocka_unit_test(test_torchscript_is_refused_by_name),
+        cmocka_unit_test(test_torchscript_is_told_from_other_compressed_archives),
         cmocka_unit_test(test_data_pkl_must_be_one_undamaged_pickle),
         cmocka_unit_test(test_each_part_of_a_legacy_file_is_checked),
         cmocka_unit_test(test_bytes_behind_a_legacy_file_are_refused),
