@@ -120,7 +120,8 @@ KVAD_API uint32_t kvad_tokenizer_size(const struct kvad_tokenizer *tokenizer);
 KVAD_API int32_t kvad_tokenizer_eos(const struct kvad_tokenizer *tokenizer);
 /** Text to ids. Writes at most `capacity` ids; *n_ids is the number that the text needs (call again
  * with more room). Invalid UTF-8 is kept byte for byte (byte-level BPE) or refused (character
- * vocabularies: KVAD_ERR_ARGUMENT names the character and its byte offset). Linear in `size`. */
+ * vocabularies: KVAD_ERR_ARGUMENT names the character and its byte offset). After a failure what
+ * `ids` holds is unspecified. Linear in `size`. */
 KVAD_API enum kvad_status kvad_tokenizer_encode(const struct kvad_tokenizer *tokenizer,
                                                 const char *text, size_t size, unsigned flags,
                                                 int32_t *ids, size_t capacity, size_t *n_ids,
