@@ -27,7 +27,7 @@ static inline void temp_remove_tree(const char *path) {
         char child[1024];
         struct stat st;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        snprintf(child, sizeof child, "%s/%s", path, entry->d_name);
+        snprintf(child, sizeof child, "%.600s/%s", path, entry->d_name);
         if (lstat(child, &st) == 0 && S_ISDIR(st.st_mode))
             temp_remove_tree(child);
         else
