@@ -131,3 +131,13 @@ void assert_cache(const struct reference *reference, const struct kvad_sequence 
     free(k);
     free(v);
 }
+
+void follow(const struct reference *reference, struct kvad_sequence *sequence, size_t n,
+            const char *where) {
+    size_t first = kvad_sequence_length(sequence);
+    float *rows = new_floats(n * reference_vocab(reference));
+    feed(sequence, reference->tokens + first, n, rows, NULL);
+    assert_rows(reference, first, n, rows, where);
+    assert_cache(reference, sequence, where);
+    free(rows);
+}

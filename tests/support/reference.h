@@ -31,6 +31,11 @@ static inline size_t reference_vocab(const struct reference *reference) {
     return reference->tiny->description.n_vocab;
 }
 
+/** Append the next `n` tokens of the text to the sequence, and compare their logits and the cache.
+ */
+void follow(const struct reference *reference, struct kvad_sequence *sequence, size_t n,
+            const char *where);
+
 /** Logits [n][n_vocab] of the positions [first, first + n) have the reference's bits. */
 void assert_rows(const struct reference *reference, size_t first, size_t n, const float *logits,
                  const char *where);
