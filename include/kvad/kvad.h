@@ -339,7 +339,7 @@ struct kvad_logit_bias {
 
 struct kvad_sampler_options {
     size_t struct_size;
-    double temperature; /* 0: greedy */
+    double temperature; /* 0 (and below 1e-6): greedy */
     uint32_t top_k;     /* 0: off */
     enum kvad_top_k_rule top_k_rule;
     double top_p;                               /* 1: off; 0: greedy */
@@ -358,6 +358,7 @@ struct kvad_sampler_options {
                                               the default order */
 };
 
+/** Temperature 1 and everything else off: the model's own distribution. */
 KVAD_API void kvad_sampler_options_init(struct kvad_sampler_options *options);
 /** All values are checked here; KVAD_ERR_ARGUMENT names the field, its value and its range. */
 KVAD_API enum kvad_status kvad_sampler_create(const struct kvad_sampler_options *options,
@@ -366,8 +367,8 @@ KVAD_API enum kvad_status kvad_sampler_create(const struct kvad_sampler_options 
                                               struct kvad_sampler **out, struct kvad_error *err);
 KVAD_API void kvad_sampler_destroy(struct kvad_sampler **sampler);
 /** Final probabilities [n_vocab] (sum 1, exclusions exactly 0) after the whole chain. `history`:
- * prompt and output ids. `banned`: ids excluded at this step (end ids before min_tokens); may be
- * NULL. */
+ * prompt and output ids; may be NULL when n_history is 0. `banned`: ids excluded at this step (end
+ * ids before min_tokens); may be NULL. */
 KVAD_API enum kvad_status kvad_sampler_probabilities(struct kvad_sampler *sampler,
                                                      const float *logits, const int32_t *history,
                                                      size_t n_history, const int32_t *banned,
