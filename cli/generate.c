@@ -261,7 +261,7 @@ static void warn_of_last_space(const struct cli_prompt *prompt, const struct cli
             "its own to say");
 }
 
-static int fit_prompt(struct cli_prompt *prompt, const struct cli_session *session) {
+static int check_length(const struct cli_prompt *prompt, const struct cli_session *session) {
     const struct cli_settings *settings = session->settings;
     uint32_t n_ctx = cli_session_n_ctx(session);
     if (prompt->n <= n_ctx) return CLI_EXIT_OK;
@@ -271,9 +271,8 @@ static int fit_prompt(struct cli_prompt *prompt, const struct cli_session *sessi
                 prompt->n, n_ctx);
         return CLI_EXIT_CONTEXT;
     }
-    cli_say("the prompt has %zu tokens; the last %u of them are used", prompt->n, n_ctx);
-    memmove(prompt->ids, prompt->ids + prompt->n - n_ctx, n_ctx * sizeof *prompt->ids);
-    prompt->n = n_ctx;
+    if (!settings->quiet)
+        cli_say("the prompt has %zu tokens; the model sees the last %u of them", prompt->n, n_ctx);
     return CLI_EXIT_OK;
 }
 
@@ -295,7 +294,7 @@ static int prepare(struct cli_prompt *prompt, struct cli_session *session) {
         status = default_prompt(prompt, session);
     if (status != CLI_EXIT_OK) return status;
     warn_of_last_space(prompt, session);
-    return fit_prompt(prompt, session);
+    return check_length(prompt, session);
 }
 
 static int generate(struct cli_session *session, const struct cli_prompt *prompt) {

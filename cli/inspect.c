@@ -62,7 +62,7 @@ static int print_table(const struct kvad_model_info *info) {
     print_bytes("weights", info->weight_bytes, "");
     print_bytes("KV per token", info->kv_bytes_per_token, "");
     print_bytes("KV per context", context_bytes(info), ", for one text as long as the context");
-    return cli_flush_output() ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_flush_output();
 }
 
 static int run(const struct cli_settings *settings) {

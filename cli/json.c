@@ -35,6 +35,6 @@ int cli_json_print(json_t *object) {
     bool ok = json_dumpf(object, stdout, JSON_COMPACT) == 0;
     json_decref(object);
     putchar('\n');
-    if (!cli_flush_output()) return CLI_EXIT_FAILURE;
-    return ok ? CLI_EXIT_OK : cli_fail_memory("the JSON result");
+    int status = cli_flush_output();
+    return ok || status != CLI_EXIT_OK ? status : cli_fail_memory("the JSON result");
 }

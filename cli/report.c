@@ -1,4 +1,5 @@
 /* What kvad generate reports: JSON for programs, one line of times for people. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,35 +56,40 @@ static json_t *samples_json(const struct cli_generation *generation) {
     return array;
 }
 
+/* Clocks give no more than three digits after a millisecond. */
+static double rounded(double value) {
+    return round(value * 1e3) / 1e3;
+}
+
 static double per_second(size_t n, double ms) {
-    return ms > 0 ? (double)n * 1e3 / ms : 0;
+    return ms > 0 ? rounded((double)n * 1e3 / ms) : 0;
 }
 
 static double ms_per_token(const struct cli_generation *generation) {
     size_t n = generation->decode_tokens;
-    return n ? generation->decode_ms / (double)n : 0;
+    return n ? rounded(generation->decode_ms / (double)n) : 0;
 }
 
 static json_t *timings_json(const struct cli_generation *generation) {
-    return json_pack("{s:f, s:f, s:I, s:f, s:f, s:I, s:f, s:f}", "load_ms",
-                     generation->session->load_ms, "prefill_ms", generation->prefill_ms,
-                     "prefill_tokens", (json_int_t)generation->prefill_tokens,
-                     "prefill_tokens_per_s",
-                     per_second(generation->prefill_tokens, generation->prefill_ms), "decode_ms",
-                     generation->decode_ms, "decode_tokens", (json_int_t)generation->decode_tokens,
-                     "decode_ms_per_token", ms_per_token(generation), "decode_tokens_per_s",
-                     per_second(generation->decode_tokens, generation->decode_ms));
+    return json_pack(
+        "{s:f, s:f, s:I, s:f, s:f, s:I, s:f, s:f}", "load_ms",
+        rounded(generation->session->load_ms), "prefill_ms", rounded(generation->prefill_ms),
+        "prefill_tokens", (json_int_t)generation->prefill_tokens, "prefill_tokens_per_s",
+        per_second(generation->prefill_tokens, generation->prefill_ms), "decode_ms",
+        rounded(generation->decode_ms), "decode_tokens", (json_int_t)generation->decode_tokens,
+        "decode_ms_per_token", ms_per_token(generation), "decode_tokens_per_s",
+        per_second(generation->decode_tokens, generation->decode_ms));
 }
 
 static json_t *cache_json(const struct cli_generation *generation) {
     const struct cli_session *session = generation->session;
     struct kvad_engine_info info;
     kvad_engine_get_info(session->engine, &info);
-    return json_pack("{s:s, s:I, s:I, s:s, s:I, s:I}", "policy",
-                     cli_cache_name(session->settings->cache), "bytes",
-                     (json_int_t)info.kv_bytes_peak, "bytes_per_token",
-                     (json_int_t)session->info.kv_bytes_per_token, "type", "f32", "block_tokens",
-                     (json_int_t)info.block_tokens, "n_ctx", (json_int_t)info.n_ctx);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:s, s:I, s:I}", "policy", cli_cache_name(session->settings->cache),
+        "bytes", (json_int_t)info.kv_bytes_peak, "pool_bytes", (json_int_t)info.kv_pool_bytes,
+        "bytes_per_token", (json_int_t)session->info.kv_bytes_per_token, "type", "f32",
+        "block_tokens", (json_int_t)info.block_tokens, "n_ctx", (json_int_t)info.n_ctx);
 }
 
 static json_t *machine_json(const struct cli_generation *generation) {

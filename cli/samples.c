@@ -65,6 +65,7 @@ static int submit(struct cli_generation *generation, size_t index) {
     options.min_tokens = (size_t)settings->min_tokens;
     options.on_overflow = (enum kvad_overflow)settings->on_overflow;
     options.ignore_eos = settings->ignore_eos;
+    options.logprobs = settings->json;
     options.stop_ids = settings->stop_ids.items;
     options.n_stop_ids = settings->stop_ids.n;
     options.stop_strings = settings->stop.items;
@@ -119,6 +120,11 @@ static void echo_prompt(const struct cli_generation *generation) {
     }
 }
 
+static int begin_output(const struct cli_generation *generation) {
+    if (!generation->session->settings->json) echo_prompt(generation);
+    return cli_flush_output();
+}
+
 static void write_new(const struct cli_generation *generation, struct cli_sample *sample) {
     if (generation->session->tokenizer) {
         fwrite(sample->text.bytes + sample->n_written, 1, sample->text.size - sample->n_written,
@@ -150,7 +156,7 @@ static int write_front(struct cli_generation *generation) {
         end_sample(generation, sample);
         if (++generation->front < generation->n_samples) echo_prompt(generation);
     }
-    return cli_flush_output() ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_flush_output();
 }
 
 /* Samples [first, last) that run together. */
@@ -207,8 +213,9 @@ static void group_count(const struct group *group) {
     generation->decode_ms += end_ms - first_ms;
     for (size_t i = group->first; i < group->last; i++) {
         size_t n = generation->samples[i].n_ids;
+        if (n == 0) continue;
         generation->prefill_tokens += generation->prompt->n;
-        generation->decode_tokens += n ? n - 1 : 0; /* the first token is the prefill's */
+        generation->decode_tokens += n - 1; /* the first token is the prefill's */
     }
 }
 
@@ -217,6 +224,8 @@ static int group_run(struct cli_generation *generation, size_t first, size_t las
     int status = CLI_EXIT_OK;
     for (size_t i = first; i < last && status == CLI_EXIT_OK; i++)
         status = submit(generation, i);
+    /* Only now that every value has been accepted does anything go out. */
+    if (status == CLI_EXIT_OK && first == 0) status = begin_output(generation);
     if (status == CLI_EXIT_OK) status = group_steps(&group);
     group_cancel(&group, status == CLI_EXIT_OK ? KVAD_FINISH_CANCELLED : KVAD_FINISH_ERROR);
     if (status == CLI_EXIT_OK) group_count(&group);
@@ -239,12 +248,7 @@ static int run_groups(struct cli_generation *generation, size_t at_once) {
     int status = CLI_EXIT_OK;
     for (size_t i = 0; i < generation->n_samples && status == CLI_EXIT_OK; i += at_once) {
         size_t last = i + at_once < generation->n_samples ? i + at_once : generation->n_samples;
-        if (generation->session->settings->n_tokens > 0)
-            status = group_run(generation, i, last);
-        else
-            while (i < last)
-                generation->samples[--last].finish = KVAD_FINISH_LENGTH;
-        if (status == CLI_EXIT_OK) status = write_front(generation);
+        status = group_run(generation, i, last);
         if (cli_is_interrupted()) status = CLI_EXIT_INTERRUPTED;
     }
     return status;
@@ -258,10 +262,7 @@ int cli_generation_run(struct cli_generation *generation, struct cli_session *se
     if (!generation->samples) return cli_fail_memory("the samples");
     size_t at_once = samples_at_once(generation);
     int status = cli_session_open_engine(session, (uint32_t)at_once, tokens_per_sample(generation));
-    if (status != CLI_EXIT_OK) return status;
-    if (!session->settings->json) echo_prompt(generation);
-    if (!cli_flush_output()) return CLI_EXIT_FAILURE;
-    status = run_groups(generation, at_once);
+    if (status == CLI_EXIT_OK) status = run_groups(generation, at_once);
     generation->has_result = status == CLI_EXIT_OK || status == CLI_EXIT_INTERRUPTED;
     return status == CLI_EXIT_OK ? verdict(generation) : status;
 }

@@ -230,7 +230,7 @@ static int print_table(const struct scoring *scoring) {
     if (scoring->n > 1)
         printf("\nperplexity %.4f, log p %.4f over %zu tokens\n", perplexity(scoring),
                total_logprob(scoring), scoring->n - 1);
-    return cli_flush_output() ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_flush_output();
 }
 
 static int check_prompt(const struct cli_prompt *prompt, const struct cli_session *session) {

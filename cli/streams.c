@@ -37,19 +37,18 @@ void cli_streams_init(void) {
     signal(SIGPIPE, SIG_DFL);
 }
 
-bool cli_flush_output(void) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return true;
+int cli_flush_output(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_EXIT_OK;
     int reason = errno;
-    if (!output_has_failed && !cli_is_interrupted())
-        cli_say("cannot write the result: %s", strerror(reason));
+    if (cli_is_interrupted()) return CLI_EXIT_INTERRUPTED; /* it broke into the writing */
+    if (!output_has_failed) cli_say("cannot write the result: %s", strerror(reason));
     output_has_failed = true;
-    return false;
+    return CLI_EXIT_FAILURE;
 }
 
 int cli_streams_finish(int status) {
-    if (!cli_flush_output() && status == CLI_EXIT_OK)
-        return cli_is_interrupted() ? CLI_EXIT_INTERRUPTED : CLI_EXIT_FAILURE;
-    return status;
+    int written = cli_flush_output();
+    return status == CLI_EXIT_OK ? written : status;
 }
 
 int cli_redirect_output(const char *path) {
@@ -63,8 +62,9 @@ int cli_redirect_output(const char *path) {
 
 static int read_all(FILE *file, const char *name, struct cli_text *text) {
     char block[READ_BYTES];
-    size_t n;
-    while ((n = fread(block, 1, sizeof block, file)) > 0) {
+    /* No read after the end: on a terminal it would wait for a second Ctrl-D. */
+    while (!feof(file) && !ferror(file)) {
+        size_t n = fread(block, 1, sizeof block, file);
         if (text->size + n > LONGEST_TEXT) {
             cli_say("%s is longer than %d MiB", name, LONGEST_TEXT >> 20);
             return CLI_EXIT_FAILURE;

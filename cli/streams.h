@@ -15,8 +15,8 @@ int cli_streams_finish(int status);
 /** Let stdout write to the file `path` ("-" leaves it); returns an exit code. */
 int cli_redirect_output(const char *path);
 
-/** Whether all that was written has arrived; says why not on stderr, once. */
-bool cli_flush_output(void);
+/** Let all that was written arrive; says on stderr, once, why it did not. Returns an exit code. */
+int cli_flush_output(void);
 
 /** The whole of a file, or of standard input for "-"; appended to `text`. Returns an exit code. */
 int cli_read_file(const char *path, struct cli_text *text);

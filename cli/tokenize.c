@@ -136,7 +136,7 @@ static int print_table(const struct kvad_tokenizer *tokenizer, const struct cli_
         cli_print_escaped(stdout, bytes, size);
         putchar('\n');
     }
-    return cli_flush_output() ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    return cli_flush_output();
 }
 
 static int print_result(const struct kvad_tokenizer *tokenizer, const struct cli_prompt *prompt,
