@@ -153,7 +153,7 @@ static enum kvad_status find_snapshot(const char *name, struct path *out, struct
         if (!root || !*root || !make_path(&hub, "%s%s", root, places[i].below)) continue;
         if (snapshot_by_name(hub.text, name, out)) return KVAD_OK;
         size_t used = strlen(looked);
-        snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "", hub.text);
+        snprintf(looked + used, sizeof looked - used, "%s%.200s", used ? ", " : "", hub.text);
     }
     return kvad_fail(err, KVAD_ERR_NOT_FOUND,
                      "%s: no such file or folder, and no such model in the Hugging Face cache "
