@@ -93,12 +93,25 @@ static void check_step(struct run *run, const struct way *way) {
     run->done = first + run->n;
 }
 
+/* The neighbours are some tokens ahead, each by another number: no two positions are equal. */
+static void give_start(struct kvad_engine *engine, struct run *run, const struct way *way,
+                       size_t n) {
+    struct way start_way = *way;
+    start_way.chunk = n;
+    struct kvad_eval_item item = next_item(run, &start_way);
+    struct kvad_error err;
+    assert_ok(kvad_eval(engine, &item, 1, &err), &err);
+    check_step(run, &start_way);
+}
+
 /* Run all texts of the batch to their ends, step by step; every step's rows are compared. */
 static void run_way(struct kvad_engine *engine, const struct texts *texts, const struct way *way) {
     struct run runs[N_ITEMS];
     /* Rotate so that the text texts->item[0] is at `place`. */
-    for (size_t i = 0; i < way->n_items; i++)
+    for (size_t i = 0; i < way->n_items; i++) {
         runs[i] = start(engine, texts->item[(i + way->n_items - way->place) % way->n_items]);
+        if (i != way->place) give_start(engine, &runs[i], way, 1 + i);
+    }
     for (;;) {
         struct kvad_eval_item items[N_ITEMS];
         struct run *owners[N_ITEMS];
