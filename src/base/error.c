@@ -2,6 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
 
 static const char *const status_texts[] = {
 #define STATUS_TEXT(name, text) text,
@@ -14,6 +17,19 @@ const char *kvad_status_text(enum kvad_status status) {
     return i < sizeof status_texts / sizeof status_texts[0] ? status_texts[i] : "unknown status";
 }
 
+/* File names and tensor names come from outside, and a cut may go through a character: keep the
+ * promise of one line of UTF-8 without control characters. */
+static void make_printable(char *text) {
+    for (size_t size = strlen(text); size > 0;) {
+        uint32_t point;
+        size_t n = kvad_utf8_decode(text, size, &point);
+        bool is_control = point < 0x20 || (point >= 0x7f && point < 0xa0);
+        if (is_control || point >= KVAD_UTF8_INCOMPLETE) memset(text, '?', n);
+        text += n;
+        size -= n;
+    }
+}
+
 enum kvad_status kvad_fail(struct kvad_error *err, enum kvad_status status, const char *format,
                            ...) {
     if (!err) return status;
@@ -22,9 +38,7 @@ enum kvad_status kvad_fail(struct kvad_error *err, enum kvad_status status, cons
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
-    /* File names and tensor names come from outside: keep the promise of one line. */
-    for (char *c = err->text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    make_printable(err->text);
     return status;
 }
 

@@ -7,7 +7,7 @@
 
 /** Write status and one formatted line into `err` (may be NULL) and return `status`, so that a
  * failure is one line: `return kvad_fail(err, KVAD_ERR_FORMAT, "%s: ...", path);` Control
- * characters become '?'. Any thread. */
+ * characters and what is not UTF-8 become '?'. Any thread. */
 enum kvad_status kvad_fail(struct kvad_error *err, enum kvad_status status, const char *format, ...)
     KVAD_PRINTF(3, 4);
 

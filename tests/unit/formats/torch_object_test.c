@@ -128,6 +128,16 @@ static void test_layouts_and_devices_are_read_and_ignored(void **state) {
     check_ops(&ops, KVAD_OK, "");
 }
 
+static void test_names_of_types_cannot_be_called(void **state) {
+    (void)state;
+    static const char *const ops[] = {"ctorch\nFloatStorage\n)R", "ctorch\nfloat32\n)\x81"};
+    for (size_t i = 0; i < 2; i++) {
+        struct byte_buffer b = {0};
+        put_text(&b, ops[i]);
+        check_ops(&b, KVAD_ERR_FORMAT, "which is only a name");
+    }
+}
+
 /* bugs.md LOAD-19 LOAD-20 */
 static void test_no_container_runs_a_foreign_class(void **state) {
     (void)state;
@@ -191,6 +201,14 @@ static void test_a_pickled_module_is_refused_with_the_way_out(void **state) {
     free_bytes(&inside);
 }
 
+static void test_names_in_errors_are_printable_whatever_the_file_holds(void **state) {
+    (void)state;
+    struct byte_buffer ops = {0};
+    put_ops(&ops, "c\xffmo\x1b[2Jd\xc3\xa9\xc2\x9b"
+                  "ule\nname\xe2\x82\n");
+    check_ops(&ops, KVAD_ERR_UNSUPPORTED, "class ?mo?[2Jd\xc3\xa9??ule.name??, not its weights");
+}
+
 static void test_malformed_persistent_ids_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -223,8 +241,10 @@ int main(void) {
         cmocka_unit_test(test_all_versions_of_rebuild_are_read),
         cmocka_unit_test(test_lazy_negation_is_refused_rather_than_ignored),
         cmocka_unit_test(test_layouts_and_devices_are_read_and_ignored),
+        cmocka_unit_test(test_names_of_types_cannot_be_called),
         cmocka_unit_test(test_no_container_runs_a_foreign_class),
         cmocka_unit_test(test_a_pickled_module_is_refused_with_the_way_out),
+        cmocka_unit_test(test_names_in_errors_are_printable_whatever_the_file_holds),
         cmocka_unit_test(test_malformed_persistent_ids_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
