@@ -1,6 +1,8 @@
 /* The two containers of torch.save, part by part. */
 #include "torch_support.h"
 
+#include <sys/mman.h>
+
 /* ---- the zip container */
 
 static void check_members(const struct zip_member *members, size_t n, enum kvad_status status,
@@ -83,6 +85,32 @@ static void test_torchscript_is_told_from_other_compressed_archives(void **state
     }
 }
 
+static void test_data_pkl_beyond_256_mib_is_refused_unread(void **state) {
+    (void)state;
+    const size_t bytes = ((size_t)256 << 20) + 1;
+    struct zip_places at;
+    struct byte_buffer b =
+        write_zip(MEMBERS({"a/data.pkl", "", 0}), 1, &(struct zip_style){.no_zip64 = true}, &at);
+    unsigned char *memory = mmap(NULL, b.size + bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    set_number(&b, at.central[0] + 16, 0, 4); /* no check sum */
+    set_number(&b, at.central[0] + 20, bytes, 4);
+    set_number(&b, at.central[0] + 24, bytes, 4);
+    set_number(&b, at.end + 16, at.directory + bytes, 4);
+    memcpy(memory, b.data, at.data[0]);
+    memcpy(memory + at.data[0] + bytes, b.data + at.data[0], b.size - at.data[0]);
+    struct failing_heap heap;
+    struct kvad_torch *torch = NULL;
+    struct kvad_error err;
+    failing_heap_init(&heap, 0);
+    assert_fails(kvad_torch_open(memory, b.size + bytes, "x.pt", &heap.heap, &torch, &err),
+                 KVAD_ERR_UNSUPPORTED, &err, "data.pkl of 268435457 bytes (at most 268435456)");
+    assert_int_equal(heap.n_live, 0);
+    munmap(memory, b.size + bytes);
+    free_bytes(&b);
+}
+
 /* ---- the legacy container */
 
 static void check_legacy(const struct byte_buffer *object, const struct legacy_parts *parts,
@@ -139,6 +167,19 @@ static void test_each_part_of_a_legacy_file_is_checked(void **state) {
     p = good, p.n_floats = 15;
     check_legacy(&square, &p, KVAD_ERR_FORMAT, "cut short");
     free_bytes(&square);
+}
+
+static void test_a_legacy_storage_has_one_type(void **state) {
+    (void)state;
+    struct byte_buffer object = {0};
+    struct pickled_tensor tensor = {.n_stored = 16, .n_dims = 1, .shape = {1}, .stride = {1}};
+    put_tensor(&object, &tensor);
+    tensor.class = "HalfStorage";
+    put_tensor(&object, &tensor);
+    put_ops(&object, "\x86");
+    struct legacy_parts parts = legacy_parts();
+    check_legacy(&object, &parts, KVAD_ERR_FORMAT, "described in two ways");
+    free_bytes(&object);
 }
 
 static void test_bytes_behind_a_legacy_file_are_refused(void **state) {
@@ -234,7 +275,9 @@ int main(void) {
         cmocka_unit_test(test_torchscript_is_refused_by_name),
         cmocka_unit_test(test_torchscript_is_told_from_other_compressed_archives),
         cmocka_unit_test(test_data_pkl_must_be_one_undamaged_pickle),
+        cmocka_unit_test(test_data_pkl_beyond_256_mib_is_refused_unread),
         cmocka_unit_test(test_each_part_of_a_legacy_file_is_checked),
+        cmocka_unit_test(test_a_legacy_storage_has_one_type),
         cmocka_unit_test(test_bytes_behind_a_legacy_file_are_refused),
         cmocka_unit_test(test_legacy_views_are_honoured_and_bounded),
         cmocka_unit_test(test_storages_at_odd_offsets_are_read),
