@@ -168,13 +168,16 @@ static enum kvad_status fill(struct builder *b) {
 /* ---- building */
 
 static enum kvad_status fill_with_scratch(struct builder *b) {
-    const struct kvad_description *d = &b->model->description;
-    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++) {
+    static const enum kvad_parameter packed[] = {
+        KVAD_PARAMETER_EMBEDDING, KVAD_PARAMETER_QKV_WEIGHT,  KVAD_PARAMETER_OUT_WEIGHT,
+        KVAD_PARAMETER_UP_WEIGHT, KVAD_PARAMETER_DOWN_WEIGHT, KVAD_PARAMETER_HEAD_WEIGHT};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
         size_t rows, columns;
-        kvad_parameter_shape(d, p, &rows, &columns);
-        size_t need = b->source->transposed[p] ? kvad_round_up(rows, KVAD_PANEL) * (columns + 1)
-                                               : 2 * KVAD_PANEL * columns;
-        if (rows > 1 && need > b->n_scratch) b->n_scratch = need;
+        kvad_parameter_shape(&b->model->description, packed[i], &rows, &columns);
+        size_t need = b->source->transposed[packed[i]]
+                          ? kvad_round_up(rows, KVAD_PANEL) * (columns + 1)
+                          : 2 * KVAD_PANEL * columns;
+        if (need > b->n_scratch) b->n_scratch = need;
     }
     b->scratch = kvad_alloc_zero(&b->model->heap, b->n_scratch, sizeof *b->scratch);
     if (!b->scratch)

@@ -274,6 +274,23 @@ static void test_mask_buffers_are_ignored_exactly(void **state) {
                  &err, "tensor h.1.attn.bias: shape [66]");
 }
 
+static void test_sizes_of_one_load(void **state) {
+    (void)state;
+    static const struct sizes cases[] = {{1, 1, 1, 1, 1, 1},
+                                         {1, 1, 1, 300, 1, 1},
+                                         {2, 1, 1, 1, 70, 1},
+                                         {1, 2, 2, 1, 1, 30},
+                                         {1, 1, 70, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_gpt2(&file, &cases[i]);
+        check_loaded(config_json(&cases[i], ""), 0, true, "gpt2", KVAD_ACTIVATION_GELU_TANH);
+        file_free(&file);
+        make_nanogpt(&file, &cases[i], true);
+        check_loaded(NULL, cases[i].n_heads, true, "nanogpt", KVAD_ACTIVATION_GELU_ERF);
+        file_free(&file);
+    }
+}
+
 static void test_half_precision_files_give_their_exact_values(void **state) {
     (void)state;
     static const char *const dtypes[] = {"F16", "BF16", "F64"};
@@ -316,6 +333,7 @@ int main(void) {
         TEST(test_a_different_head_is_used_as_it_is_and_said),
         TEST(test_either_name_of_a_tied_tensor_is_enough),
         TEST(test_mask_buffers_are_ignored_exactly),
+        TEST(test_sizes_of_one_load),
         TEST(test_half_precision_files_give_their_exact_values),
         TEST(test_weights_that_are_not_finite_are_loaded),
     };
