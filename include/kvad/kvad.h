@@ -422,8 +422,8 @@ struct kvad_request_options {
 struct kvad_event {
     int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
     double logprob;   /* natural log of the model's own softmax at this id; 0 unless asked for */
-    const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll; not
-                         NUL-terminated */
+    const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll or
+                         step; not NUL-terminated */
     size_t text_size;
     enum kvad_finish finish; /* not NONE: the last event of this request */
 };

@@ -9,8 +9,9 @@
 
 bool kvad_request_has_room(const struct kvad_request *request) {
     size_t longest = kvad_text_stream_max_output(&request->stream);
+    size_t text_size = request->n_events > 0 ? request->text_size : 0; /* begins anew */
     return request->n_events + 2 <= REQUEST_EVENTS &&
-           request->text_size + 2 * longest <= request->text_capacity;
+           text_size + 2 * longest <= request->text_capacity;
 }
 
 static void push_event(struct kvad_request *r, int32_t token, double logprob, const char *text,
@@ -120,15 +121,16 @@ static void report_token(struct kvad_request *r, int32_t token, const float *log
     push_event(r, token, logprob, text, text_size, KVAD_FINISH_NONE);
 }
 
-/* The context is full and more tokens are wanted. */
-static void overflow(struct kvad_request *r) {
+void kvad_request_overflow(struct kvad_request *request) {
+    struct kvad_request *r = request;
     struct kvad_error err;
     switch (r->on_overflow) {
     case KVAD_OVERFLOW_STOP: kvad_request_finish(r, KVAD_FINISH_LENGTH); return;
     case KVAD_OVERFLOW_ERROR:
         kvad_fail(&err, KVAD_ERR_CONTEXT_FULL,
-                  "the context of %u tokens is full after %zu of %zu tokens", r->engine->n_ctx,
-                  r->n_outputs, r->max_tokens);
+                  "the context of %u tokens is full after %zu new ones: shorten the prompt or "
+                  "let it slide (on_overflow recompute)",
+                  r->engine->n_ctx, r->n_outputs);
         kvad_request_fail(r, KVAD_ERR_CONTEXT_FULL, &err);
         return;
     case KVAD_OVERFLOW_RECOMPUTE: break;
@@ -165,7 +167,7 @@ void kvad_request_advance(struct kvad_request *request, const float *logits) {
     else if (r->n_outputs == r->max_tokens)
         kvad_request_finish(r, KVAD_FINISH_LENGTH);
     else if (r->n_ids - r->window >= r->engine->n_ctx)
-        overflow(r);
+        kvad_request_overflow(r);
     /* Without a cache every token recomputes its whole window. */
     if (r->state == REQUEST_RUNNING && r->engine->cache == KVAD_CACHE_NONE) {
         r->n_fed = 0;

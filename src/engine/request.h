@@ -59,6 +59,9 @@ bool kvad_request_has_room(const struct kvad_request *request);
  * request goes on. */
 void kvad_request_advance(struct kvad_request *request, const float *logits);
 
+/** The context is full and more tokens are wanted: end, fail, or slide, as the request says. */
+void kvad_request_overflow(struct kvad_request *request);
+
 /** End a running or queued request: last event, memory of the cache back, out of the engine's list.
  */
 void kvad_request_finish(struct kvad_request *request, enum kvad_finish finish);

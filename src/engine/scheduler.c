@@ -11,11 +11,13 @@ static size_t n_pending(const struct kvad_request *r) {
 static void end_idle(struct kvad_engine *e) {
     for (struct kvad_request *r = e->requests, *next; r; r = next) {
         next = r->next;
-        bool is_full = r->n_ids >= e->n_ctx && r->on_overflow == KVAD_OVERFLOW_STOP;
+        bool is_full = r->state == REQUEST_QUEUED && r->n_ids >= e->n_ctx;
         if (atomic_load(&r->cancel))
             kvad_request_finish(r, KVAD_FINISH_CANCELLED);
-        else if (r->n_outputs >= r->max_tokens || (r->state == REQUEST_QUEUED && is_full))
+        else if (r->n_outputs >= r->max_tokens)
             kvad_request_finish(r, KVAD_FINISH_LENGTH);
+        else if (is_full && r->on_overflow != KVAD_OVERFLOW_RECOMPUTE)
+            kvad_request_overflow(r);
     }
 }
 

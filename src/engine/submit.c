@@ -48,8 +48,9 @@ static enum kvad_status promise_blocks(struct kvad_request *r, struct kvad_error
     const struct kvad_engine *e = r->engine;
     if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) return KVAD_OK;
     size_t longest = e->n_ctx;
-    if (r->n_prompt < longest && r->max_tokens < longest - r->n_prompt)
-        longest = r->n_prompt + r->max_tokens;
+    /* The last token of the output is never fed. */
+    if (r->n_prompt <= longest && r->max_tokens <= longest - r->n_prompt)
+        longest = r->n_prompt + r->max_tokens - (r->max_tokens > 0);
     r->n_blocks = kvad_kv_blocks_for(&e->shape, longest);
     if (r->n_blocks > e->pool.n_blocks)
         return kvad_fail(err, KVAD_ERR_NO_BLOCKS,

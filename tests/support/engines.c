@@ -170,7 +170,9 @@ void poison_step(struct kvad_engine *engine, float value) {
     fill(f->delta, f->max_rows * f->d_stride, value);
     fill(f->ff, f->max_rows * f->ff_stride, value);
     fill(f->head, kvad_min_size(f->max_rows, FORWARD_HEAD_ROWS) * f->vocab_stride, value);
+    if (f->quant)
+        fill((float *)(void *)f->quant, f->max_rows * f->quant_stride / sizeof(float), value);
     for (unsigned i = 0; i < f->n_workers; i++)
-        fill(f->workers[i].memory, f->workers[i].bytes / sizeof(float), value);
+        fill((float *)(void *)f->workers[i].memory, f->workers[i].bytes / sizeof(float), value);
     fill(engine->step_logits, engine->n_sequences * engine->model->description.n_vocab, value);
 }
