@@ -235,6 +235,15 @@ enum kvad_cache_policy {
     KVAD_CACHE_NONE    /* nothing is kept: requests send the whole window again at every token */
 };
 
+/** How keys and values lie in the cache. Every type is lossy in the same way on every path. */
+enum kvad_kv_type {
+    KVAD_KV_F32,
+    KVAD_KV_F16,  /* rounded to nearest even */
+    KVAD_KV_BF16, /* rounded to nearest even */
+    KVAD_KV_Q8,   /* int8 and one float32 scale per token, head, and K or V */
+    KVAD_KV_TYPE_COUNT
+};
+
 struct kvad_engine_options {
     size_t struct_size;
     struct kvad_allocator allocator;
@@ -248,6 +257,7 @@ struct kvad_engine_options {
     uint32_t n_batch_tokens; /* rows computed at once, larger inputs are cut; 0: 512 */
     uint32_t block_tokens;   /* tokens per KV block: 16, 32, 64, 128, 256; 0: 16 */
     uint64_t kv_bytes;       /* size of the paged pool; 0: enough for n_sequences of n_ctx tokens */
+    enum kvad_kv_type k_type, v_type; /* of the cache; 0: float32 */
     const char *cpu; /* "portable", "avx2", ...: highest kernel level used; NULL: the best */
 };
 
@@ -268,10 +278,12 @@ struct kvad_engine_info {
     char cpu[16]; /* kernel level in use */
     unsigned n_threads;
     uint32_t n_ctx, block_tokens, n_blocks;
-    uint64_t step_bytes;    /* reserved at open for a step */
-    uint64_t kv_pool_bytes; /* reserved at open for the paged pool; 0 with other policies */
-    uint64_t kv_bytes;      /* cache memory that sequences hold now: their blocks or areas */
-    uint64_t kv_bytes_peak; /* most they ever held */
+    enum kvad_kv_type k_type, v_type;
+    uint64_t kv_bytes_per_token; /* all layers, K and V, in these types */
+    uint64_t step_bytes;         /* reserved at open for a step */
+    uint64_t kv_pool_bytes;      /* reserved at open for the paged pool; 0 with other policies */
+    uint64_t kv_bytes;           /* cache memory that sequences hold now: their blocks or areas */
+    uint64_t kv_bytes_peak;      /* most they ever held */
 };
 
 /** Name of the index-th kernel level that this CPU can run ("portable"), lowest first; NULL after

@@ -73,7 +73,8 @@ static enum kvad_status pick_kernels(struct kvad_engine *e, const char *cpu,
     enum kvad_cpu_level level = kvad_cpu_level_best();
     if (cpu && !kvad_cpu_level_from_name(cpu, &level))
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "cpu level \"%s\" is unknown: baseline, portable, avx2, avx512 or neon",
+                         "cpu level \"%s\" is unknown: baseline, portable, avx2, avx512, "
+                         "avx512-vnni or neon",
                          cpu);
     if (!kvad_cpu_level_supported(level))
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "this CPU cannot run level \"%s\"; best is %s",
@@ -86,7 +87,7 @@ static enum kvad_status pick_kernels(struct kvad_engine *e, const char *cpu,
 static enum kvad_status open_pool(struct kvad_engine *e, uint64_t kv_bytes,
                                   struct kvad_error *err) {
     if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) return KVAD_OK;
-    size_t block_bytes = kvad_kv_block_bytes(&e->shape);
+    size_t block_bytes = e->shape.block_bytes;
     size_t n_blocks = kvad_kv_blocks_for(&e->shape, e->n_ctx) * e->n_sequences;
     if (kv_bytes) {
         if (kv_bytes < block_bytes)
@@ -125,8 +126,14 @@ static enum kvad_status open_engine(struct kvad_engine *e, const struct kvad_eng
         e->threads = kvad_threads_retain(o->threads);
     else
         KVAD_TRY(kvad_threads_create(o->n_threads, &e->heap.hook, &e->threads, err));
-    KVAD_TRY(kvad_kv_shape_init(&e->shape, d->n_layers, d->n_kv_heads, d->head_dim,
-                                o->block_tokens ? o->block_tokens : DEFAULT_BLOCK_TOKENS, err));
+    e->shape = (struct kvad_kv_shape){.n_layers = d->n_layers,
+                                      .n_kv_heads = d->n_kv_heads,
+                                      .head_dim = d->head_dim,
+                                      .block_tokens =
+                                          o->block_tokens ? o->block_tokens : DEFAULT_BLOCK_TOKENS,
+                                      .k_type = o->k_type,
+                                      .v_type = o->v_type};
+    KVAD_TRY(kvad_kv_shape_init(&e->shape, err));
     KVAD_TRY(open_pool(e, o->kv_bytes, err));
     KVAD_TRY(open_step(e, err));
     kvad_engine_log(e, KVAD_LOG_INFO, "engine: %u threads, %s kernels, context %u, %llu step bytes",
@@ -188,6 +195,9 @@ void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_i
                                       .n_ctx = engine->n_ctx,
                                       .block_tokens = (uint32_t)engine->shape.block_tokens,
                                       .n_blocks = (uint32_t)engine->pool.n_blocks,
+                                      .k_type = engine->shape.k_type,
+                                      .v_type = engine->shape.v_type,
+                                      .kv_bytes_per_token = kvad_kv_token_bytes(&engine->shape),
                                       .step_bytes = engine->step_bytes,
                                       .kv_pool_bytes = (uint64_t)engine->pool.n_blocks *
                                                        engine->pool.block_bytes,

@@ -56,14 +56,19 @@ typedef void kvad_linear_half_fn(const struct kvad_linear_half_args *args);
  * its missing quants are 0.
  *
  * A panel is a row of superblocks of two groups (of the second one nothing counts when the number
- * of groups is odd): uint16_t scale[2][16]   f16, of output j in group 0 and 1 q8: uint8_t
- * quant[2][8][16][4]   quant + 128 of input 4 * quad + i; quad, output, i q4: uint8_t
- * quant[2][4][16][4]   quant + 8; byte (c, output, i): input 8 * c + i below, 8 * c + 4 + i above
+ * of groups is odd):
+ *   uint16_t scale[2][16]          f16, of output j in group 0 and 1
+ *   q8: uint8_t quant[2][8][16][4] quant + 128 of input 4 * quad + i; quad, output, i
+ *   q4: uint8_t quant[2][4][16][4] quant + 8; byte (c, output, i): input 8 * c + i in its low half,
+ *                                  8 * c + 4 + i in its high half
  * Four inputs of one output lie side by side for integer dot products, and no group crosses more
  * cache lines than it must.
  *
- * A quantised activation row: int8_t quant[32 * groups], then float scale[groups], then int32_t
- * sum[groups] (the sum of the group's quants, which undoes the offset of the weights). */
+ * A quantised activation row, every quant from -127 to 127:
+ *   int8_t quant[32 * groups]
+ *   float scale[groups]
+ *   int32_t offset[groups]         -8 * the sum of the group's quants: undoes the 8 that is added
+ * to the quants of q4; 16 times as much undoes the 128 of q8 */
 enum { KVAD_GROUP = 32, KVAD_Q8_SUPERBLOCK = 64 + 1024, KVAD_Q4_SUPERBLOCK = 64 + 512 };
 
 static inline size_t kvad_quant_groups(size_t k) {
@@ -134,6 +139,31 @@ struct kvad_attention_args {
 };
 typedef void kvad_attention_chunk_fn(const struct kvad_attention_args *args);
 
+/* The same over a cache of other types (enum kvad_kv_type; K and V apart). 16-bit values are
+ * widened exactly. Q8: the score of a token is chain(q, (float)k8) * k_scale, and its value enters
+ * as fma(p * v_scale, (float)v8, o). */
+struct kvad_kv_typed_span {
+    const void *k;                    /* tiles [ceil(n_tokens / 16)][head_dim][16] of k_type */
+    const void *v;                    /* [n_tokens][head_dim] of v_type */
+    const float *k_scales, *v_scales; /* [n_tokens]; Q8 only */
+    size_t n_tokens;
+};
+struct kvad_attention_typed_args {
+    enum kvad_kv_type k_type, v_type;
+    const float *q;
+    size_t q_stride;
+    size_t n_rows;
+    size_t head_dim;
+    const struct kvad_kv_typed_span *spans;
+    size_t n_spans;
+    const uint32_t *visible;
+    float *o;
+    size_t o_stride;
+    float *m;
+    float *l;
+};
+typedef void kvad_attention_typed_fn(const struct kvad_attention_typed_args *args);
+
 /* Fold the next chunk's (oc, mc, lc) into (o, *m, *l). */
 typedef void kvad_attention_merge_fn(float *o, float *m, float *l, const float *oc, float mc,
                                      float lc, size_t head_dim);
@@ -152,7 +182,7 @@ typedef void kvad_divide_fn(float *y, const float *o, float l, size_t n);
     X(quick_gelu, "x * sigmoid(1.702 x)")
 
 struct kvad_kernels {
-    const char *isa; /* "baseline", "portable", "avx2", "avx512", "neon": for logs and tables */
+    const char *isa; /* name of the level: for logs and tables */
     kvad_linear_f32_fn *linear_f32;
     kvad_linear_half_fn *linear_bf16;
     kvad_linear_half_fn *linear_f16;
@@ -163,6 +193,7 @@ struct kvad_kernels {
     kvad_add_fn *add;
     kvad_scale_fn *scale;
     kvad_attention_chunk_fn *attention_chunk;
+    kvad_attention_typed_fn *attention_typed;
     kvad_attention_merge_fn *attention_merge;
     kvad_divide_fn *divide;
 #define KVAD_UNARY_FIELD(name, text) kvad_unary_fn *name;
@@ -173,13 +204,14 @@ struct kvad_kernels {
 enum kvad_cpu_level {
     KVAD_CPU_BASELINE, /* portable C for the oldest CPU of the architecture; fma emulated exactly */
     KVAD_CPU_PORTABLE, /* the same C compiled with the CPU's fma */
-    KVAD_CPU_AVX2,
-    KVAD_CPU_AVX512,
+    KVAD_CPU_AVX2,     /* with FMA and F16C */
+    KVAD_CPU_AVX512,   /* F, BW, VL, DQ */
+    KVAD_CPU_AVX512_VNNI, /* the same, with integer dot products for q8 and q4 */
     KVAD_CPU_NEON,
     KVAD_CPU_LEVEL_COUNT
 };
 
-/** Name of a level ("avx2"), and back; false for an unknown name. */
+/** Name of a level ("avx2", "avx512-vnni"), and back; false for an unknown name. */
 const char *kvad_cpu_level_name(enum kvad_cpu_level level);
 bool kvad_cpu_level_from_name(const char *name, enum kvad_cpu_level *out);
 /** Whether this CPU and operating system can run a level (cpuid and xgetbv; cached after the first

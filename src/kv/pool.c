@@ -7,7 +7,7 @@
 enum kvad_status kvad_kv_pool_init(struct kvad_kv_pool *pool, const struct kvad_kv_shape *shape,
                                    size_t n_blocks, struct kvad_heap *heap,
                                    struct kvad_error *err) {
-    *pool = (struct kvad_kv_pool){.heap = heap, .block_bytes = kvad_kv_block_bytes(shape)};
+    *pool = (struct kvad_kv_pool){.heap = heap, .block_bytes = shape->block_bytes};
     size_t bytes;
     if (n_blocks < 1 || n_blocks > UINT32_MAX)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "a pool of %zu KV blocks: must be 1 to %u",

@@ -9,7 +9,7 @@
 
 struct kvad_kv_pool {
     struct kvad_heap *heap;
-    float *blocks; /* [n_blocks][block_floats] */
+    unsigned char *blocks; /* [n_blocks][block_bytes] */
     size_t n_blocks, block_bytes;
     uint32_t *references; /* [n_blocks]; 0: free */
     uint32_t *free_ids;   /* [n_free] stack of free blocks, lowest id on top at first */

@@ -5,16 +5,17 @@
 
 #include "base/error.h"
 #include "base/faults.h"
+#include "kv/rows.h"
 
 static size_t area_bytes(const struct kvad_kv_sequence *s, size_t n_blocks) {
-    return n_blocks * kvad_kv_block_bytes(s->shape);
+    return n_blocks * s->shape->block_bytes;
 }
 
 /* An area of its own for `n_blocks` blocks, with table entries 0, 1, 2, ... */
-static enum kvad_status make_area(struct kvad_kv_sequence *s, size_t n_blocks, float **area,
+static enum kvad_status make_area(struct kvad_kv_sequence *s, size_t n_blocks, unsigned char **area,
                                   struct kvad_error *err) {
     size_t bytes;
-    if (!kvad_mul_size(n_blocks, kvad_kv_block_bytes(s->shape), &bytes))
+    if (!kvad_mul_size(n_blocks, s->shape->block_bytes, &bytes))
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "a cache of %zu blocks is too large", n_blocks);
     *area = kvad_alloc(s->heap, bytes);
     return *area ? KVAD_OK : kvad_fail_memory(err, "KV cache", bytes);
@@ -60,19 +61,19 @@ void kvad_kv_sequence_deinit(struct kvad_kv_sequence *sequence) {
     *sequence = (struct kvad_kv_sequence){0};
 }
 
-/* Floats of each block that a fresh area takes over: all of it. */
-static size_t floats_to_move(const struct kvad_kv_shape *shape) {
-    return KVAD_FAULT(GROW_ONE_LAYER, shape->block_floats, shape->layer_floats);
+/* Bytes of each block that a fresh area takes over: all of it. */
+static size_t bytes_to_move(const struct kvad_kv_shape *shape) {
+    return KVAD_FAULT(GROW_ONE_LAYER, shape->block_bytes, shape->layer_bytes);
 }
 
 /* Replace the area by a fresh one of `n_blocks` blocks that holds the first of the old one's. */
 static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks,
                                      struct kvad_error *err) {
-    float *area = NULL;
+    unsigned char *area = NULL;
     KVAD_TRY(make_area(s, n_blocks, &area, err));
-    size_t stride = s->shape->block_floats;
+    size_t stride = s->shape->block_bytes;
     for (size_t i = 0; i < kvad_min_size(n_blocks, s->n_area_blocks); i++)
-        memcpy(area + i * stride, s->base + i * stride, floats_to_move(s->shape) * sizeof(float));
+        memcpy(area + i * stride, s->base + i * stride, bytes_to_move(s->shape));
     kvad_free(s->heap, s->base, area_bytes(s, s->n_area_blocks));
     s->base = area;
     s->n_area_blocks = n_blocks;
@@ -153,19 +154,12 @@ size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence) {
 void kvad_kv_sequence_read(const struct kvad_kv_sequence *sequence, size_t layer, size_t first,
                            size_t n, float *k, float *v) {
     const struct kvad_kv_shape *shape = sequence->shape;
-    for (size_t head = 0; head < shape->n_kv_heads; head++) {
-        for (size_t i = 0; i < n; i++) {
-            const float *block = kvad_kv_sequence_block(sequence, first + i);
-            size_t t = (first + i) % shape->block_tokens;
-            const float *tiles = block + kvad_kv_k_offset(shape, layer, head);
-            const float *rows = block + kvad_kv_v_offset(shape, layer, head);
-            float *k_row = k + (head * n + i) * shape->head_dim;
-            for (size_t d = 0; d < shape->head_dim; d++)
-                k_row[d] = tiles[kvad_kv_k_index(shape, t, d)];
-            memcpy(v + (head * n + i) * shape->head_dim, rows + t * shape->head_dim,
-                   shape->head_dim * sizeof *v);
-        }
-    }
+    for (size_t head = 0; head < shape->n_kv_heads; head++)
+        for (size_t i = 0; i < n; i++)
+            kvad_kv_read_row(shape, kvad_kv_sequence_block(sequence, first + i), layer, head,
+                             (first + i) % shape->block_tokens,
+                             k + (head * n + i) * shape->head_dim,
+                             v + (head * n + i) * shape->head_dim);
 }
 
 /* Which entry of the table holds block `i` of the text. */
@@ -180,17 +174,22 @@ static size_t k_head(size_t head) {
 }
 
 size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
-                              size_t first, size_t n, struct kvad_kv_span *spans) {
+                              size_t first, size_t n, struct kvad_kv_typed_span *spans) {
     const struct kvad_kv_shape *shape = sequence->shape;
     assert(first % shape->block_tokens == 0 && n <= KVAD_CHUNK);
-    size_t n_spans = 0;
+    size_t n_spans = 0, scales = kvad_kv_scales_offset(shape);
     for (size_t t = 0; t < n; t += shape->block_tokens) {
         size_t entry = table_entry(sequence, (first + t) / shape->block_tokens);
-        const float *block = sequence->base + (size_t)sequence->table[entry] * shape->block_floats;
+        const unsigned char *block =
+            sequence->base + (size_t)sequence->table[entry] * shape->block_bytes;
+        const unsigned char *k = block + kvad_kv_k_offset(shape, layer, k_head(head));
+        const unsigned char *v = block + kvad_kv_v_offset(shape, layer, head);
         spans[n_spans++] =
-            (struct kvad_kv_span){.k = block + kvad_kv_k_offset(shape, layer, k_head(head)),
-                                  .v = block + kvad_kv_v_offset(shape, layer, head),
-                                  .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
+            (struct kvad_kv_typed_span){.k = k,
+                                        .v = v,
+                                        .k_scales = (const float *)(const void *)(k + scales),
+                                        .v_scales = (const float *)(const void *)(v + scales),
+                                        .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
     }
     return n_spans;
 }

@@ -22,7 +22,7 @@ struct kvad_kv_sequence {
     struct kvad_kv_pool *pool; /* borrowed; paged only */
     struct kvad_heap *heap;    /* borrowed; owner of the area and the table */
     size_t n_max;              /* longest length allowed, in tokens */
-    float *base;               /* block i of the table begins at base + table[i] * block_floats */
+    unsigned char *base;       /* block i of the table begins at base + table[i] * block_bytes */
     uint32_t *table;           /* [kvad_kv_blocks_for(n_max)] */
     size_t n_blocks;           /* entries of the table in use */
     size_t n_area_blocks;      /* blocks of the own area (static, grow) */
@@ -50,23 +50,24 @@ void kvad_kv_sequence_commit(struct kvad_kv_sequence *sequence, size_t n_more);
 void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length);
 
 /** The block that holds token `t`; O(1). */
-static inline float *kvad_kv_sequence_block(const struct kvad_kv_sequence *sequence, size_t t) {
+static inline unsigned char *kvad_kv_sequence_block(const struct kvad_kv_sequence *sequence,
+                                                    size_t t) {
     size_t i = t / sequence->shape->block_tokens;
-    return sequence->base + (size_t)sequence->table[i] * sequence->shape->block_floats;
+    return sequence->base + (size_t)sequence->table[i] * sequence->shape->block_bytes;
 }
 
 /** Bytes of cache memory that this sequence holds now. */
 size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence);
 
-/** Copy K and V of one layer out, each [n_kv_heads][n][head_dim], of tokens [first, first + n),
- * which must be there. */
+/** Copy K and V of one layer out as floats, each [n_kv_heads][n][head_dim], of tokens [first, first
+ * + n), which must be there. */
 void kvad_kv_sequence_read(const struct kvad_kv_sequence *sequence, size_t layer, size_t first,
                            size_t n, float *k, float *v);
 
-/** Spans of the tokens [first, first + n) of one layer and head for the attention kernels; `first`
- * is a multiple of the block size, n <= KVAD_CHUNK. Returns their number, at most KVAD_CHUNK /
- * KVAD_KV_TILE. */
+/** Spans of the tokens [first, first + n) of one layer and head for the attention kernels (scales
+ * count with Q8 only); `first` is a multiple of the block size, n <= KVAD_CHUNK. Returns their
+ * number, at most KVAD_CHUNK / KVAD_KV_TILE. */
 size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
-                              size_t first, size_t n, struct kvad_kv_span *spans);
+                              size_t first, size_t n, struct kvad_kv_typed_span *spans);
 
 #endif

@@ -2,24 +2,40 @@
 
 #include "base/error.h"
 
-enum kvad_status kvad_kv_shape_init(struct kvad_kv_shape *shape, size_t n_layers, size_t n_kv_heads,
-                                    size_t head_dim, size_t block_tokens, struct kvad_error *err) {
-    bool divides = block_tokens >= KVAD_KV_TILE && block_tokens <= KVAD_CHUNK &&
-                   KVAD_CHUNK % block_tokens == 0 && block_tokens % KVAD_KV_TILE == 0;
+/* Far beyond every model; keeps a head's own bytes from overflowing. */
+enum { MAX_HEAD_DIM = 1 << 20 };
+
+size_t kvad_kv_row_bytes(enum kvad_kv_type type, size_t head_dim) {
+    switch (type) {
+    case KVAD_KV_F16:
+    case KVAD_KV_BF16: return head_dim * 2;
+    case KVAD_KV_Q8: return head_dim + sizeof(float);
+    case KVAD_KV_F32:
+    case KVAD_KV_TYPE_COUNT: break;
+    }
+    return head_dim * sizeof(float);
+}
+
+enum kvad_status kvad_kv_shape_init(struct kvad_kv_shape *shape, struct kvad_error *err) {
+    struct kvad_kv_shape s = *shape;
+    bool divides = s.block_tokens >= KVAD_KV_TILE && s.block_tokens <= KVAD_CHUNK &&
+                   KVAD_CHUNK % s.block_tokens == 0 && s.block_tokens % KVAD_KV_TILE == 0;
     if (!divides)
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "block_tokens is %zu, must be 16, 32, 64, 128 or 256", block_tokens);
-    struct kvad_kv_shape s = {.n_layers = n_layers,
-                              .n_kv_heads = n_kv_heads,
-                              .head_dim = head_dim,
-                              .block_tokens = block_tokens};
-    size_t both, bytes;
-    if (!kvad_mul_size(block_tokens, head_dim, &s.head_floats) ||
-        !kvad_mul_size(n_kv_heads, 2, &both) ||
-        !kvad_mul_size(s.head_floats, both, &s.layer_floats) ||
-        !kvad_mul_size(s.layer_floats, n_layers, &s.block_floats) ||
-        !kvad_mul_size(s.block_floats, sizeof(float), &bytes))
-        return kvad_fail(err, KVAD_ERR_ARGUMENT, "KV block of %zu layers is too large", n_layers);
+                         "block_tokens is %zu, must be 16, 32, 64, 128 or 256", s.block_tokens);
+    if ((unsigned)s.k_type >= KVAD_KV_TYPE_COUNT || (unsigned)s.v_type >= KVAD_KV_TYPE_COUNT)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT, "KV types %d and %d: unknown", (int)s.k_type,
+                         (int)s.v_type);
+    size_t both;
+    /* A head has at most 2^20 elements (kvad_description_check), so its own bytes cannot overflow.
+     */
+    s.k_head_bytes = s.block_tokens * kvad_kv_row_bytes(s.k_type, s.head_dim);
+    s.v_head_bytes = s.block_tokens * kvad_kv_row_bytes(s.v_type, s.head_dim);
+    if (!kvad_add_size(s.k_head_bytes, s.v_head_bytes, &both) ||
+        !kvad_mul_size(both, s.n_kv_heads, &s.layer_bytes) ||
+        !kvad_mul_size(s.layer_bytes, s.n_layers, &s.block_bytes))
+        return kvad_fail(err, KVAD_ERR_ARGUMENT, "a KV block of %zu layers is too large",
+                         s.n_layers);
     *shape = s;
     return KVAD_OK;
 }

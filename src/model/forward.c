@@ -147,6 +147,12 @@ void kvad_forward_destroy(struct kvad_forward **forward) {
     kvad_free(f->heap, f, sizeof *f);
 }
 
+void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_probe *probe) {
+    forward->probe = probe;
+    for (unsigned i = 0; i < forward->n_workers; i++)
+        forward->workers[i].clock = probe ? &probe->clocks[i] : NULL;
+}
+
 /* ---------------------------------------------------------------- the parts of a layer */
 
 /* Position of a row: index into the learned position table. */
@@ -177,7 +183,10 @@ static const float *norm_rows(const struct kvad_forward *f, const struct forward
     for (size_t r = is_private ? 0 : index; r < f->n_rows; r += is_private ? 1 : count)
         f->kernels->layer_norm(normed + r * f->d_stride, f->hidden + r * f->d_stride, norm->weight,
                                norm->bias, d->d_model, d->norm_eps);
-    if (!is_private) kvad_threads_barrier(f->threads);
+    if (is_private)
+        forward_mark(worker, KVAD_PART_NORM);
+    else
+        forward_barrier(f, worker, KVAD_PART_NORM);
     return normed;
 }
 
@@ -202,6 +211,15 @@ static void add_linear(const struct kvad_forward *f, struct forward_worker *work
     }
 }
 
+/* Write all rows' keys and values (this worker's share), before anybody reads them. */
+static void store_rows(const struct kvad_forward *f, const struct forward_worker *worker,
+                       size_t layer, unsigned index, unsigned count) {
+    for (size_t r = index; r < f->n_rows; r += count)
+        for (size_t head = 0; head < f->model->description.n_kv_heads; head++)
+            kvad_forward_store(f, layer, r, head);
+    forward_barrier(f, worker, KVAD_PART_STORE_KV);
+}
+
 static void attention_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                            unsigned index, unsigned count) {
     const struct kvad_layer_weights *weights = &f->model->layers[layer];
@@ -211,12 +229,12 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
     size_t first, last;
     forward_part(panels_of(weights->qkv.n), index, count, &first, &last);
     kvad_forward_linear(f, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows, first, last);
-    kvad_forward_store_kv(f, layer, first * KVAD_PANEL, last * KVAD_PANEL);
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_QKV);
+    if (!f->stores_in_units) store_rows(f, worker, layer, index, count);
     kvad_forward_attention(f, worker, layer);
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_ATTENTION);
     add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, index, count);
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_OUT);
 }
 
 static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
@@ -228,15 +246,16 @@ static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size
     size_t first, last;
     forward_part(panels_of(weights->up.n), index, count, &first, &last);
     kvad_forward_linear(f, &weights->up, f->ff, f->ff_stride, input, f->n_rows, first, last);
+    forward_mark(worker, KVAD_PART_UP);
     for (size_t r = 0; f->activation && first < last && r < f->n_rows; r++) {
         float *y = f->ff + r * f->ff_stride + first * KVAD_PANEL;
         f->activation(y, y, (last - first) * KVAD_PANEL);
     }
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_ACTIVATION);
     add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, index, count);
     /* Worker 0 reads the flag, so that all workers stop at the same place. */
     if (index == 0) f->stop = f->interrupt && atomic_load(f->interrupt);
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_DOWN);
 }
 
 /* Hand the rows' hidden states (this worker's share) to callers who want them. The last level is
@@ -263,9 +282,10 @@ static void run_worker(void *ctx, unsigned index, unsigned count) {
     struct kvad_forward *f = ctx;
     struct forward_worker *worker = &f->workers[index];
     worker->is_bad = false;
+    forward_mark(worker, KVAD_PART_WAIT);
     for (size_t r = index; r < f->n_rows; r += count)
         embed_row(f, r);
-    kvad_threads_barrier(f->threads);
+    forward_barrier(f, worker, KVAD_PART_EMBED);
     copy_hidden(f, 0, index, count);
     for (size_t layer = 0; layer < f->model->description.n_layers; layer++) {
         attention_part(f, worker, layer, index, count);
@@ -284,6 +304,7 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
     f->items = items;
     f->n_items = n_items;
     f->n_rows = f->n_tiles = f->n_wants = 0;
+    f->stores_in_units = true;
     for (size_t i = 0; i < n_items; i++) {
         const struct kvad_forward_item *item = &items[i];
         for (size_t j = 0; j < item->n_rows; j++) {
@@ -292,6 +313,7 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
             f->wants[f->n_wants++] = (struct forward_want){
                 (uint32_t)(f->n_rows + index), item->logits + j * f->model->description.n_vocab};
         }
+        if (item->n_tokens > FORWARD_TILE_ROWS) f->stores_in_units = false;
         for (size_t t = 0; t < item->n_tokens; t += FORWARD_TILE_ROWS)
             f->tiles[f->n_tiles++] = (struct forward_tile){
                 (uint32_t)i, (uint32_t)(f->n_rows + t),
@@ -334,7 +356,9 @@ enum kvad_status kvad_forward_run(struct kvad_forward *forward,
     f->stop = false;
     for (unsigned i = 0; i < f->n_workers; i++)
         f->workers[i].is_bad = false;
+    kvad_probe_serial(f->probe, KVAD_PART_OTHER);
     kvad_threads_run(f->threads, run_worker, f);
+    kvad_probe_serial(f->probe, KVAD_PART_WAIT);
     if (f->stop) return kvad_fail(err, KVAD_ERR_CANCELLED, "interrupted");
     return report_bad(f, failed_item, err);
 }

@@ -1,5 +1,6 @@
 /* Attention over the cache: writing keys and values, and the units that read them back. */
 #include "base/faults.h"
+#include "kv/rows.h"
 #include "model/forward_internal.h"
 
 /* Row of the sequence that token `index` of a step of `n` tokens goes to, when `first` rows are
@@ -18,40 +19,16 @@ static size_t n_visible(size_t first, size_t index, size_t n) {
     return KVAD_FAULT(MASK_DROPPED, seen, first + n);
 }
 
-/* Columns [first, last) of one row's keys (or values), counted from the first key (value). */
-static void store_row(const struct kvad_kv_sequence *sequence, size_t layer, size_t row,
-                      const float *values, size_t first, size_t last, bool is_key) {
-    const struct kvad_kv_shape *shape = sequence->shape;
-    float *block = kvad_kv_sequence_block(sequence, row);
-    size_t t = row % shape->block_tokens;
-    for (size_t c = first; c < last; c++) {
-        size_t head = c / shape->head_dim, d = c % shape->head_dim;
-        if (is_key)
-            block[kvad_kv_k_offset(shape, layer, head) + kvad_kv_k_index(shape, t, d)] = values[c];
-        else
-            block[kvad_kv_v_offset(shape, layer, head) + t * shape->head_dim + d] = values[c];
-    }
-}
-
-static size_t clamp(size_t x, size_t low, size_t high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-void kvad_forward_store_kv(const struct kvad_forward *f, size_t layer, size_t first, size_t last) {
+void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head) {
     const struct kvad_description *d = &f->model->description;
-    size_t n_q = (size_t)d->n_heads * d->head_dim, n_kv = (size_t)d->n_kv_heads * d->head_dim;
+    const struct kvad_forward_item *item = &f->items[f->rows[row].item];
     /* The columns of qkv are all queries, then all keys, then all values. */
-    size_t k_first = clamp(first, n_q, n_q + n_kv) - n_q;
-    size_t k_last = clamp(last, n_q, n_q + n_kv) - n_q;
-    size_t v_first = clamp(first, n_q + n_kv, n_q + 2 * n_kv) - n_q - n_kv;
-    size_t v_last = clamp(last, n_q + n_kv, n_q + 2 * n_kv) - n_q - n_kv;
-    for (size_t r = 0; r < f->n_rows; r++) {
-        const struct kvad_forward_item *item = &f->items[f->rows[r].item];
-        size_t row = append_row(item->position, f->rows[r].index, item->n_tokens);
-        const float *k = f->qkv + r * f->qkv_stride + n_q;
-        store_row(item->sequence, layer, row, k, k_first, k_last, true);
-        store_row(item->sequence, layer, row, k + n_kv, v_first, v_last, false);
-    }
+    const float *k = f->qkv + row * f->qkv_stride + ((size_t)d->n_heads + kv_head) * d->head_dim;
+    const float *v = k + (size_t)d->n_kv_heads * d->head_dim;
+    size_t at = append_row(item->position, f->rows[row].index, item->n_tokens);
+    const struct kvad_kv_shape *shape = item->sequence->shape;
+    kvad_kv_write_row(shape, kvad_kv_sequence_block(item->sequence, at), layer, kv_head,
+                      at % shape->block_tokens, k, v);
 }
 
 /* Scale of one layer's scores, rounded once (Vaswani et al. 2017, eq. 1; division by the layer's
@@ -84,42 +61,69 @@ static void merge_chunk(const struct kvad_forward *f, struct forward_worker *w, 
                                         head_dim);
 }
 
+/* Which tokens of the chunk that starts at `start` each query row sees. */
+static void set_visible(const struct kvad_forward *f, struct forward_worker *w,
+                        const struct forward_tile *tile, size_t start, size_t n_tokens) {
+    const struct kvad_forward_item *item = &f->items[tile->item];
+    for (size_t i = 0; i < f->n_group * tile->n_rows; i++) {
+        size_t index = f->rows[tile->first_row + i % tile->n_rows].index;
+        size_t seen = n_visible(item->position, index, item->n_tokens);
+        w->visible[i] = seen <= start ? 0 : (uint32_t)kvad_min_size(seen - start, n_tokens);
+    }
+}
+
+/* Partial results of one chunk into (o, m, l), by the kernel for the cache's types. */
+static void attend_chunk(const struct kvad_forward *f, const struct forward_worker *w,
+                         const struct kvad_kv_shape *shape, size_t n_rows,
+                         const struct kvad_kv_typed_span *spans, size_t n_spans, float *o, float *m,
+                         float *l) {
+    size_t head_dim = shape->head_dim;
+    if (shape->k_type != KVAD_KV_F32 || shape->v_type != KVAD_KV_F32) {
+        struct kvad_attention_typed_args args = {
+            shape->k_type, shape->v_type, w->query, head_dim, n_rows, head_dim, spans,
+            n_spans,       w->visible,    o,        head_dim, m,      l};
+        f->kernels->attention_typed(&args);
+        return;
+    }
+    struct kvad_kv_span floats[KVAD_CHUNK / KVAD_KV_TILE];
+    for (size_t i = 0; i < n_spans; i++)
+        floats[i] = (struct kvad_kv_span){spans[i].k, spans[i].v, spans[i].n_tokens};
+    struct kvad_attention_args args = {w->query,   head_dim, n_rows,   head_dim, floats, n_spans,
+                                       w->visible, o,        head_dim, m,        l};
+    f->kernels->attention_chunk(&args);
+}
+
 /* Sum over all chunks that the tile's rows see; chunks are cut at absolute multiples of KVAD_CHUNK.
  */
 static void attend_chunks(const struct kvad_forward *f, struct forward_worker *w,
                           const struct forward_tile *tile, size_t layer, size_t kv_head) {
     const struct kvad_forward_item *item = &f->items[tile->item];
-    size_t head_dim = f->model->description.head_dim, n = f->n_group * tile->n_rows;
+    size_t n_rows = f->n_group * tile->n_rows;
     size_t last = f->rows[tile->first_row + tile->n_rows - 1].index;
     size_t n_seen = n_visible(item->position, last, item->n_tokens);
-    struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
+    struct kvad_kv_typed_span spans[KVAD_CHUNK / KVAD_KV_TILE];
     for (size_t start = 0; start < n_seen; start += KVAD_CHUNK) {
         size_t n_tokens = kvad_min_size(n_seen - start, KVAD_CHUNK);
-        for (size_t i = 0; i < n; i++) {
-            size_t index = f->rows[tile->first_row + i % tile->n_rows].index;
-            size_t seen = n_visible(item->position, index, item->n_tokens);
-            w->visible[i] = seen <= start ? 0 : (uint32_t)kvad_min_size(seen - start, n_tokens);
-        }
-        struct kvad_attention_args args = {.q = w->query,
-                                           .q_stride = head_dim,
-                                           .n_rows = n,
-                                           .head_dim = head_dim,
-                                           .spans = spans,
-                                           .visible = w->visible,
-                                           .o = start ? w->chunk_o : w->o,
-                                           .o_stride = head_dim,
-                                           .m = start ? w->chunk_m : w->m,
-                                           .l = start ? w->chunk_l : w->l};
-        args.n_spans =
+        size_t n_spans =
             kvad_kv_sequence_spans(item->sequence, layer, kv_head, start, n_tokens, spans);
-        f->kernels->attention_chunk(&args);
-        if (start) merge_chunk(f, w, n);
+        set_visible(f, w, tile, start, n_tokens);
+        /* The first chunk's result is copied; the others are folded in, ascending. */
+        bool is_first = start == 0;
+        attend_chunk(f, w, item->sequence->shape, n_rows, spans, n_spans,
+                     is_first ? w->o : w->chunk_o, is_first ? w->m : w->chunk_m,
+                     is_first ? w->l : w->chunk_l);
+        if (!is_first) merge_chunk(f, w, n_rows);
     }
 }
 
 static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
                         const struct forward_tile *tile, size_t layer, size_t kv_head) {
     size_t head_dim = f->model->description.head_dim;
+    /* A step with one tile per sequence needs no barrier between writing its rows and reading them.
+     */
+    for (size_t r = 0; f->stores_in_units && r < tile->n_rows; r++)
+        kvad_forward_store(f, layer, tile->first_row + r, kv_head);
+    if (f->stores_in_units) forward_mark(w, KVAD_PART_STORE_KV);
     gather_queries(f, tile, layer, kv_head, w->query);
     attend_chunks(f, w, tile, layer, kv_head);
     for (size_t g = 0; g < f->n_group; g++)
@@ -141,5 +145,6 @@ void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worke
         if (claim >= n_units) return;
         size_t unit = n_units - 1 - claim;
         attend_unit(f, worker, &f->tiles[unit / n_kv_heads], layer, unit % n_kv_heads);
+        forward_mark(worker, KVAD_PART_ATTENTION);
     }
 }

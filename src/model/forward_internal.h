@@ -43,7 +43,8 @@ struct forward_worker {
     /* First row found not finite: layer n_layers is the head. */
     bool is_bad;
     uint32_t bad_layer, bad_row;
-    unsigned char *memory; /* all of the above */
+    struct kvad_probe_clock *clock; /* NULL: nobody asks for times */
+    unsigned char *memory;          /* all of the above */
     size_t bytes;
 };
 
@@ -75,12 +76,15 @@ struct kvad_forward {
     _Atomic size_t *claims;     /* [n_layers] next unit of attention */
     struct forward_worker *workers;
     unsigned n_workers;
+    const struct kvad_probe *probe; /* NULL: nobody asks for times */
 
     /* The step that runs now. */
     const struct kvad_forward_item *items;
     size_t n_items, n_rows, n_tiles, n_wants;
     const _Atomic bool *interrupt;
-    bool stop; /* written by worker 0 before a barrier, read by all after it */
+    bool stores_in_units; /* no sequence has more than one tile: its unit of attention writes its
+                             rows */
+    bool stop;            /* written by worker 0 before a barrier, read by all after it */
 };
 
 /* Part `index` of `count` of [0, n): [*first, *last). */
@@ -88,6 +92,19 @@ static inline void forward_part(size_t n, unsigned index, unsigned count, size_t
                                 size_t *last) {
     *first = n * index / count;
     *last = n * (index + 1) / count;
+}
+
+/* The worker has finished `part`. */
+static inline void forward_mark(const struct forward_worker *worker, enum kvad_part part) {
+    if (worker->clock) kvad_probe_mark(worker->clock, part);
+}
+
+/* The worker has finished `part` and waits for the others. */
+static inline void forward_barrier(const struct kvad_forward *f,
+                                   const struct forward_worker *worker, enum kvad_part part) {
+    forward_mark(worker, part);
+    kvad_threads_barrier(f->threads);
+    forward_mark(worker, KVAD_PART_WAIT);
 }
 
 /* The rows that a linear reads, as floats or (when its weights are quantised) as quants. */
@@ -114,9 +131,8 @@ void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_
  * Reads qkv and the cache, writes attended. */
 void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer);
 
-/* Write the columns [first, last) of qkv that are keys or values into the cache, for every row of
- * the step. */
-void kvad_forward_store_kv(const struct kvad_forward *f, size_t layer, size_t first, size_t last);
+/* Write one row's key and value of one kv head from qkv into the cache. */
+void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head);
 
 /* Final norm and head of the rows that want logits; every worker calls it. */
 void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, unsigned index,

@@ -254,7 +254,8 @@ static void test_blocks_beyond_two_to_the_32_bytes_and_floats_work(void **state)
     go_on(reference, sequence, 1, rows, "last block");
     go_on(reference, sequence, 49, rows, "block before the last");
     assert_int_equal(sequence->kv.table[0], pool->n_blocks - 1);
-    assert_true(((size_t)sequence->kv.table[1] * engine->shape.block_floats) >> 32 != 0);
+    assert_true(((size_t)sequence->kv.table[1] * engine->shape.block_bytes / sizeof(float)) >> 32 !=
+                0);
     assert_cache(reference, sequence, "high blocks");
     kvad_sequence_destroy(&sequence);
     close_engine(&engine);

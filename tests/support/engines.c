@@ -119,23 +119,23 @@ void poison(float *values, size_t n) {
 }
 
 /* Token `t` (in [0, B)) of one block, in all layers and heads. */
-static void poison_token(const struct kvad_kv_shape *shape, float *block, size_t t,
+static void poison_token(const struct kvad_kv_shape *shape, unsigned char *block, size_t t,
                          enum poison_target target, float value) {
     for (size_t layer = 0; layer < shape->n_layers; layer++)
         for (size_t head = 0; head < shape->n_kv_heads; head++)
             for (size_t d = 0; d < shape->head_dim; d++) {
-                float *k = block + kvad_kv_k_offset(shape, layer, head);
-                float *v = block + kvad_kv_v_offset(shape, layer, head);
+                float *k = (float *)(void *)(block + kvad_kv_k_offset(shape, layer, head));
+                float *v = (float *)(void *)(block + kvad_kv_v_offset(shape, layer, head));
                 if (target & POISON_K) k[kvad_kv_k_index(shape, t, d)] = value;
                 if (target & POISON_V) v[t * shape->head_dim + d] = value;
             }
 }
 
-static void poison_blocks(const struct kvad_kv_shape *shape, float *base, size_t first, size_t last,
-                          enum poison_target target, float value) {
+static void poison_blocks(const struct kvad_kv_shape *shape, unsigned char *base, size_t first,
+                          size_t last, enum poison_target target, float value) {
     for (size_t i = first; i < last; i++)
         for (size_t t = 0; t < shape->block_tokens; t++)
-            poison_token(shape, base + i * shape->block_floats, t, target, value);
+            poison_token(shape, base + i * shape->block_bytes, t, target, value);
 }
 
 static void poison_sequence(struct kvad_kv_sequence *s, enum poison_target target, float value) {

@@ -22,10 +22,16 @@ static void assert_no_leak(const struct memory *memory) {
 
 static struct kvad_kv_shape make_shape(size_t layers, size_t heads, size_t head_dim,
                                        size_t tokens) {
-    struct kvad_kv_shape shape;
+    struct kvad_kv_shape shape = {layers, heads, head_dim, tokens};
     struct kvad_error err;
-    assert_ok(kvad_kv_shape_init(&shape, layers, heads, head_dim, tokens, &err), &err);
+    assert_ok(kvad_kv_shape_init(&shape, &err), &err);
     return shape;
+}
+
+static enum kvad_status init_shape(size_t layers, size_t heads, size_t head_dim, size_t tokens,
+                                   struct kvad_error *err) {
+    struct kvad_kv_shape shape = {layers, heads, head_dim, tokens};
+    return kvad_kv_shape_init(&shape, err);
 }
 
 /* ---------------------------------------------------------------- shape */
@@ -37,7 +43,7 @@ static void test_a_block_holds_exactly_its_rows_and_no_padding(void **state) {
     for (size_t i = 0; i < 5; i++) {
         const size_t *s = sizes[i];
         struct kvad_kv_shape shape = make_shape(s[0], s[1], s[2], s[3]);
-        assert_int_equal(kvad_kv_block_bytes(&shape), s[3] * s[0] * s[1] * 2 * s[2] * 4);
+        assert_int_equal(shape.block_bytes, s[3] * s[0] * s[1] * 2 * s[2] * 4);
         assert_int_equal(kvad_kv_token_bytes(&shape), s[0] * s[1] * 2 * s[2] * 4);
     }
     struct kvad_kv_shape gpt2 = make_shape(12, 12, 64, 16);
@@ -48,20 +54,20 @@ static void test_a_block_holds_exactly_its_rows_and_no_padding(void **state) {
 static void test_every_element_of_a_block_has_its_own_place(void **state) {
     (void)state;
     struct kvad_kv_shape shape = make_shape(3, 5, 7, 32);
-    unsigned char *is_used = calloc(shape.block_floats, 1);
+    unsigned char *is_used = calloc(shape.block_bytes / sizeof(float), 1);
     assert_non_null(is_used);
     for (size_t layer = 0; layer < 3; layer++)
         for (size_t head = 0; head < 5; head++)
             for (size_t t = 0; t < 32; t++)
                 for (size_t d = 0; d < 7; d++) {
-                    size_t k =
-                        kvad_kv_k_offset(&shape, layer, head) + kvad_kv_k_index(&shape, t, d);
-                    size_t v = kvad_kv_v_offset(&shape, layer, head) + t * 7 + d;
-                    assert_true(k < shape.block_floats && v < shape.block_floats);
+                    size_t k = kvad_kv_k_offset(&shape, layer, head) / sizeof(float) +
+                               kvad_kv_k_index(&shape, t, d);
+                    size_t v = kvad_kv_v_offset(&shape, layer, head) / sizeof(float) + t * 7 + d;
+                    assert_true(k < shape.block_bytes / 4 && v < shape.block_bytes / 4);
                     assert_false(is_used[k]++);
                     assert_false(is_used[v]++);
                 }
-    for (size_t i = 0; i < shape.block_floats; i++)
+    for (size_t i = 0; i < shape.block_bytes / sizeof(float); i++)
         assert_int_equal(is_used[i], 1);
     free(is_used);
 }
@@ -78,17 +84,13 @@ static void test_blocks_for_tokens_round_up(void **state) {
 static void test_impossible_shapes_are_refused(void **state) {
     (void)state;
     static const size_t tokens[] = {0, 1, 8, 15, 17, 24, 48, 96, 512, SIZE_MAX};
-    struct kvad_kv_shape shape;
     struct kvad_error err;
     for (size_t i = 0; i < 10; i++)
-        assert_fails(kvad_kv_shape_init(&shape, 1, 1, 1, tokens[i], &err), KVAD_ERR_ARGUMENT, &err,
-                     "block_tokens");
-    assert_fails(kvad_kv_shape_init(&shape, SIZE_MAX / 8, 2, 2, 16, &err), KVAD_ERR_ARGUMENT, &err,
+        assert_fails(init_shape(1, 1, 1, tokens[i], &err), KVAD_ERR_ARGUMENT, &err, "block_tokens");
+    assert_fails(init_shape(SIZE_MAX / 8, 2, 2, 16, &err), KVAD_ERR_ARGUMENT, &err, "too large");
+    assert_fails(init_shape(2, SIZE_MAX / 2 + 1, 2, 16, &err), KVAD_ERR_ARGUMENT, &err,
                  "too large");
-    assert_fails(kvad_kv_shape_init(&shape, 2, SIZE_MAX / 2 + 1, 2, 16, &err), KVAD_ERR_ARGUMENT,
-                 &err, "too large");
-    assert_fails(kvad_kv_shape_init(&shape, 1, 1, SIZE_MAX / 8, 16, &err), KVAD_ERR_ARGUMENT, &err,
-                 "too large");
+    assert_fails(init_shape(1, 1, SIZE_MAX / 8, 16, &err), KVAD_ERR_ARGUMENT, &err, "too large");
 }
 
 /* ---------------------------------------------------------------- pool */

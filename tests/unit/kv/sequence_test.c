@@ -1,4 +1,5 @@
 /* The three sources of a sequence's rows, without a model. */
+#include "kv/rows.h"
 #include "kv/sequence.h"
 #include "random.h"
 #include "test.h"
@@ -23,9 +24,9 @@ static void assert_no_leak(const struct memory *memory) {
 
 static struct kvad_kv_shape make_shape(size_t layers, size_t heads, size_t head_dim,
                                        size_t tokens) {
-    struct kvad_kv_shape shape;
+    struct kvad_kv_shape shape = {layers, heads, head_dim, tokens};
     struct kvad_error err;
-    assert_ok(kvad_kv_shape_init(&shape, layers, heads, head_dim, tokens, &err), &err);
+    assert_ok(kvad_kv_shape_init(&shape, &err), &err);
     return shape;
 }
 
@@ -40,19 +41,17 @@ static float value_at(size_t layer, size_t head, size_t t, size_t d, bool is_v) 
 
 static void write_rows(struct kvad_kv_sequence *s, size_t first, size_t n) {
     const struct kvad_kv_shape *shape = s->shape;
-    for (size_t t = first; t < first + n; t++) {
-        float *block = kvad_kv_sequence_block(s, t);
-        size_t row = t % shape->block_tokens;
+    float k[8], v[8];
+    for (size_t t = first; t < first + n; t++)
         for (size_t layer = 0; layer < shape->n_layers; layer++)
-            for (size_t head = 0; head < shape->n_kv_heads; head++)
+            for (size_t head = 0; head < shape->n_kv_heads; head++) {
                 for (size_t d = 0; d < shape->head_dim; d++) {
-                    size_t k =
-                        kvad_kv_k_offset(shape, layer, head) + kvad_kv_k_index(shape, row, d);
-                    size_t v = kvad_kv_v_offset(shape, layer, head) + row * shape->head_dim + d;
-                    block[k] = value_at(layer, head, t, d, false);
-                    block[v] = value_at(layer, head, t, d, true);
+                    k[d] = value_at(layer, head, t, d, false);
+                    v[d] = value_at(layer, head, t, d, true);
                 }
-    }
+                kvad_kv_write_row(shape, kvad_kv_sequence_block(s, t), layer, head,
+                                  t % shape->block_tokens, k, v);
+            }
 }
 
 static void append(struct kvad_kv_sequence *s, size_t n) {
@@ -84,17 +83,18 @@ static void check_rows(const struct kvad_kv_sequence *s) {
 
 static void check_spans(const struct kvad_kv_sequence *s) {
     const struct kvad_kv_shape *shape = s->shape;
-    struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
+    struct kvad_kv_typed_span spans[KVAD_CHUNK / KVAD_KV_TILE];
     for (size_t start = 0; start < s->length; start += KVAD_CHUNK) {
         size_t n = kvad_min_size(s->length - start, KVAD_CHUNK), t = start;
         size_t n_spans = kvad_kv_sequence_spans(s, 1, 2, start, n, spans);
         for (size_t i = 0; i < n_spans; i++) {
             if (i + 1 < n_spans) assert_int_equal(spans[i].n_tokens % KVAD_KV_TILE, 0);
+            const float *tiles = spans[i].k, *rows = spans[i].v;
             for (size_t j = 0; j < spans[i].n_tokens; j++, t++)
                 for (size_t d = 0; d < shape->head_dim; d++) {
-                    float k = spans[i].k[kvad_kv_k_index(shape, j, d)];
+                    float k = tiles[kvad_kv_k_index(shape, j, d)];
                     assert_true(k == value_at(1, 2, t, d, false));
-                    assert_true(spans[i].v[j * shape->head_dim + d] == value_at(1, 2, t, d, true));
+                    assert_true(rows[j * shape->head_dim + d] == value_at(1, 2, t, d, true));
                 }
         }
         assert_int_equal(t, start + n);
@@ -123,7 +123,7 @@ static void run_source(enum kvad_kv_source source, size_t block_tokens, uint64_t
         assert_true(kvad_kv_pool_is_sound(&pool));
         size_t n_blocks = kvad_kv_blocks_for(&shape, s.length);
         if (source == KVAD_KV_STATIC) n_blocks = kvad_kv_blocks_for(&shape, 600);
-        assert_int_equal(kvad_kv_sequence_bytes(&s), n_blocks * kvad_kv_block_bytes(&shape));
+        assert_int_equal(kvad_kv_sequence_bytes(&s), n_blocks * shape.block_bytes);
     }
     kvad_kv_sequence_deinit(&s);
     kvad_kv_sequence_deinit(&s); /* a zeroed one is allowed */
