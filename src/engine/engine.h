@@ -34,6 +34,7 @@ struct kvad_engine {
     uint64_t eval_stamp;
     size_t failed_item; /* index of the item that made the last kvad_eval() fail, or SIZE_MAX */
     _Atomic bool interrupt;
+    const struct kvad_probe *probe; /* counts the parts of steps; NULL: none */
 
     struct kvad_request *requests;     /* queued and running, in order of arrival */
     struct kvad_eval_item *step_items; /* [n_sequences] */

@@ -125,7 +125,9 @@ enum kvad_status kvad_eval(struct kvad_engine *engine, const struct kvad_eval_it
     engine->failed_item = SIZE_MAX;
     if (atomic_exchange(&engine->interrupt, false))
         return kvad_fail(err, KVAD_ERR_CANCELLED, "interrupted");
+    kvad_probe_serial(engine->probe, KVAD_PART_OTHER);
     KVAD_TRY(reserve(engine, items, n_items, err));
+    kvad_probe_serial(engine->probe, KVAD_PART_RESERVE);
     enum kvad_status status = run_slices(engine, items, n_items, err);
     if (status != KVAD_OK) {
         roll_back(items, n_items);
@@ -133,5 +135,6 @@ enum kvad_status kvad_eval(struct kvad_engine *engine, const struct kvad_eval_it
     }
     for (size_t i = 0; i < n_items; i++)
         kvad_kv_sequence_commit(&items[i].sequence->kv, items[i].n_tokens);
+    kvad_probe_serial(engine->probe, KVAD_PART_OTHER);
     return KVAD_OK;
 }

@@ -15,6 +15,7 @@
 
 #include "kv/sequence.h"
 #include "model/model.h"
+#include "model/probe.h"
 
 /* One sequence's part of a step. */
 struct kvad_forward_item {
@@ -43,6 +44,10 @@ enum kvad_status kvad_forward_create(const struct kvad_model *model,
                                      struct kvad_heap *heap, struct kvad_forward **out,
                                      struct kvad_error *err);
 void kvad_forward_destroy(struct kvad_forward **forward);
+
+/** Count the time of the parts of the steps that follow in `probe`, which has a clock for each
+ * worker of the pool and outlives them; NULL: no longer. Not while a step runs. */
+void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_probe *probe);
 
 /** Run one step. Neither allocates nor logs. On failure rows of new tokens may be written, lengths
  * are untouched: KVAD_ERR_NOT_FINITE (*failed_item says whose) with layer and position,

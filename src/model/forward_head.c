@@ -36,7 +36,10 @@ static const float *norm_wanted(struct kvad_forward *f, struct forward_worker *w
                                    f->hidden + f->wants[first + i].row * f->d_stride,
                                    model->final_norm.weight, model->final_norm.bias,
                                    model->description.d_model, model->description.norm_eps);
-    if (!is_private) kvad_threads_barrier(f->threads);
+    if (is_private)
+        forward_mark(worker, KVAD_PART_NORM);
+    else
+        forward_barrier(f, worker, KVAD_PART_NORM);
     return normed;
 }
 
@@ -71,6 +74,6 @@ void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, 
         kvad_forward_linear(f, head, f->head, f->vocab_stride, input, n, first_panel, last_panel);
         deliver(f, worker, first, n, first_panel * KVAD_PANEL, last_panel * KVAD_PANEL);
         /* The next group norms into the rows that others may still read. */
-        kvad_threads_barrier(f->threads);
+        forward_barrier(f, worker, KVAD_PART_HEAD);
     }
 }

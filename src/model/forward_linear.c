@@ -11,7 +11,10 @@ struct forward_input kvad_forward_input(const struct kvad_forward *f,
     unsigned char *quant = is_private ? worker->quant : f->quant;
     for (size_t r = is_private ? 0 : index; r < n_rows; r += is_private ? 1 : count)
         f->kernels->quantise_row(quant + r * f->quant_stride, x + r * x_stride, k);
-    if (!is_private) kvad_threads_barrier(f->threads);
+    if (is_private)
+        forward_mark(worker, KVAD_PART_QUANTISE);
+    else
+        forward_barrier(f, worker, KVAD_PART_QUANTISE);
     input.quant = quant;
     return input;
 }
