@@ -10,9 +10,10 @@
 /* Samples computed side by side: weights are read once for all of them. */
 enum { MAX_PARALLEL = 8 };
 
-/* Tokens that a sample may have in the cache at the end. */
+/* Tokens that a sample may have in the cache at the end: its last one is never fed. */
 static size_t tokens_per_sample(const struct cli_generation *generation) {
-    uint64_t n = generation->prompt->n + generation->session->settings->n_tokens;
+    uint64_t n_tokens = generation->session->settings->n_tokens;
+    uint64_t n = generation->prompt->n + n_tokens - (n_tokens > 0);
     uint32_t n_ctx = cli_session_n_ctx(generation->session);
     return (size_t)(n < n_ctx ? n : n_ctx);
 }
@@ -24,7 +25,7 @@ static size_t samples_at_once(const struct cli_generation *generation) {
     if (!settings->kv_memory) return n;
     uint64_t block = (uint64_t)settings->block_tokens;
     uint64_t rows = (tokens_per_sample(generation) + block - 1) / block * block;
-    uint64_t fitting = settings->kv_memory / (rows * generation->session->info.kv_bytes_per_token);
+    uint64_t fitting = settings->kv_memory / (rows * cli_session_token_bytes(generation->session));
     if (fitting < 1) return 1;
     return fitting < n ? (size_t)fitting : n;
 }
@@ -109,7 +110,7 @@ static void echo_prompt(const struct cli_generation *generation) {
     const struct cli_prompt *prompt = generation->prompt;
     const struct kvad_tokenizer *tokenizer = generation->session->tokenizer;
     if (generation->session->settings->no_echo || !prompt->is_given) return;
-    if (prompt->has_text) fwrite(prompt->text.bytes, 1, prompt->text.size, stdout);
+    if (prompt->has_text) cli_text_print(&prompt->text, 0);
     for (size_t i = 0; i < prompt->n && !prompt->has_text; i++) {
         const char *bytes;
         size_t size;
@@ -127,8 +128,7 @@ static int begin_output(const struct cli_generation *generation) {
 
 static void write_new(const struct cli_generation *generation, struct cli_sample *sample) {
     if (generation->session->tokenizer) {
-        fwrite(sample->text.bytes + sample->n_written, 1, sample->text.size - sample->n_written,
-               stdout);
+        cli_text_print(&sample->text, sample->n_written);
         sample->n_written = sample->text.size;
         return;
     }

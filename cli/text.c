@@ -26,6 +26,10 @@ void cli_text_deinit(struct cli_text *text) {
     *text = (struct cli_text){0};
 }
 
+void cli_text_print(const struct cli_text *text, size_t first) {
+    if (first < text->size) fwrite(text->bytes + first, 1, text->size - first, stdout);
+}
+
 /* Table 3-7 of the Unicode standard: the second byte alone has narrower ranges. */
 static bool is_continuation(unsigned char lead, int index, unsigned char byte) {
     unsigned char low = 0x80, high = 0xBF;

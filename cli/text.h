@@ -16,6 +16,8 @@ struct cli_text {
 /** Append; false when memory is out (then nothing changed). */
 bool cli_text_append(struct cli_text *text, const char *bytes, size_t size);
 void cli_text_deinit(struct cli_text *text);
+/** Write the bytes from `first` on to stdout. */
+void cli_text_print(const struct cli_text *text, size_t first);
 
 /** Append `bytes` as valid UTF-8: each maximal part of an invalid sequence becomes one U+FFFD (the
  * Unicode standard's "substitution of maximal subparts"). False when memory is out. */

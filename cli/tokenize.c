@@ -89,9 +89,10 @@ static int parse_ids(struct cli_prompt *prompt) {
     if (strlen(prompt->text.bytes) + 1 != prompt->text.size)
         return cli_usage_error(&cli_tokenize, "--decode: the list of ids holds a NUL byte");
     int status = cli_value_parse(&ids_option, prompt->text.bytes, &list, why, sizeof why);
-    if (status != CLI_EXIT_OK) return cli_usage_error(&cli_tokenize, "--decode: %s", why);
     prompt->ids = list.ids.items;
     prompt->n = list.ids.n;
+    if (status == CLI_EXIT_MEMORY) return cli_fail_memory("the ids");
+    if (status != CLI_EXIT_OK) return cli_usage_error(&cli_tokenize, "--decode: %s", why);
     return CLI_EXIT_OK;
 }
 
@@ -146,7 +147,7 @@ static int print_result(const struct kvad_tokenizer *tokenizer, const struct cli
     if (status == CLI_EXIT_OK && settings->json)
         status = print_json(tokenizer, prompt, &text);
     else if (status == CLI_EXIT_OK && settings->decode)
-        fwrite(text.bytes, 1, text.size, stdout);
+        cli_text_print(&text, 0);
     else if (status == CLI_EXIT_OK)
         status = print_table(tokenizer, prompt);
     cli_text_deinit(&text);

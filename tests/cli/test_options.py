@@ -183,9 +183,9 @@ def test_model_is_asked_for(kvad, command):
     assert "MODEL is missing" in refusal(kvad(command))
 
 
-NAMES = """--prompt --file --ids --special --max-tokens --samples --stop --stop-id --temperature --top-k --logit-bias --order
-    --cache --ctx --block --kv-memory --threads --cpu --json --output --quiet --chunk --logits --decode --tokenizer --n-head
-    -p -n -q -v --""".split()
+NAMES = """--prompt --file --ids --special --max-tokens --samples --stop --stop-id --temperature --top-k --logit-bias
+    --order --cache --ctx --block --kv-memory --threads --cpu --json --output --quiet --chunk --logits --decode
+    --tokenizer --n-head -p -n -q -v --""".split()
 VALUES = ["", "-", "--", "0", "1", "-1", "1e9", "nan", "512M", "paged", "1,2", "5=1", "5=-inf", "/dev/null", "=", "é"]
 WORDS = st.one_of(
     st.sampled_from(NAMES),
