@@ -89,12 +89,20 @@ static const struct cli_choice policies[] = {
     {"paged", KVAD_CACHE_PAGED},
     {0},
 };
+static const struct cli_choice kv_types[] = {
+    {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16}, {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8}, {0},
+};
+static const struct cli_choice own_kv_types[] = {
+    {"as --kv", -1},        {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16},
+    {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8},   {0},
+};
 static const struct cli_choice block_sizes[] = {
     {"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"256", 256}, {0},
 };
 /* The value is an index into this list. */
 static const struct cli_choice cpus[] = {
-    {"auto", 0}, {"baseline", 1}, {"portable", 2}, {"avx2", 3}, {"avx512", 4}, {"neon", 5}, {0},
+    {"auto", 0},   {"baseline", 1},    {"portable", 2}, {"avx2", 3},
+    {"avx512", 4}, {"avx512-vnni", 5}, {"neon", 6},     {0},
 };
 
 static const struct cli_option engine_options[] = {
@@ -106,6 +114,29 @@ static const struct cli_option engine_options[] = {
      .known_as = "kv-cache use-cache cache-type",
      .help = "where keys and values live; none computes the whole text again for every token. All "
              "give the same bits"},
+    {.name = "kv",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(kv),
+     .value = "TYPE",
+     .initial = "f32",
+     .choices = kv_types,
+     .known_as = "kv-type cache-dtype",
+     .help = "how keys and values lie in the cache: f16 and bf16 take half the bytes, q8 a quarter "
+             "and a scale per token and head"},
+    {.name = "k",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(k_type),
+     .value = "TYPE",
+     .initial = "as --kv",
+     .choices = own_kv_types,
+     .help = "the same for keys alone"},
+    {.name = "v",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(v_type),
+     .value = "TYPE",
+     .initial = "as --kv",
+     .choices = own_kv_types,
+     .help = "the same for values alone"},
     {.name = "ctx",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_ctx),
@@ -190,6 +221,10 @@ static const char *name_of(const struct cli_choice *choices, int value) {
 
 const char *cli_cache_name(int policy) {
     return name_of(policies, policy);
+}
+
+const char *cli_kv_name(int type) {
+    return name_of(kv_types, type);
 }
 
 const char *cli_weights_name(int type) {

@@ -13,6 +13,7 @@ extern const struct cli_group cli_output_group; /* --json, -o, -q, -v, -h */
 const char *cli_cache_name(int policy);
 /** Name of an activation as --activation takes it ("gelu-tanh"). */
 const char *cli_weights_name(int type);
+const char *cli_kv_name(int type);
 const char *cli_activation_name(int activation);
 /** Name of a kernel level from --cpu; NULL for "auto". */
 const char *cli_cpu_name(int cpu);

@@ -85,11 +85,13 @@ static json_t *cache_json(const struct cli_generation *generation) {
     const struct cli_session *session = generation->session;
     struct kvad_engine_info info;
     kvad_engine_get_info(session->engine, &info);
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:s, s:I, s:I}", "policy", cli_cache_name(session->settings->cache),
-        "bytes", (json_int_t)info.kv_bytes_peak, "pool_bytes", (json_int_t)info.kv_pool_bytes,
-        "bytes_per_token", (json_int_t)session->info.kv_bytes_per_token, "type", "f32",
-        "block_tokens", (json_int_t)info.block_tokens, "n_ctx", (json_int_t)info.n_ctx);
+    return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "policy",
+                     cli_cache_name(session->settings->cache), "bytes",
+                     (json_int_t)info.kv_bytes_peak, "pool_bytes", (json_int_t)info.kv_pool_bytes,
+                     "bytes_per_token", (json_int_t)info.kv_bytes_per_token, "k_type",
+                     cli_kv_name((int)info.k_type), "v_type", cli_kv_name((int)info.v_type),
+                     "block_tokens", (json_int_t)info.block_tokens, "n_ctx",
+                     (json_int_t)info.n_ctx);
 }
 
 static json_t *machine_json(const struct cli_generation *generation) {
@@ -125,10 +127,11 @@ void cli_generation_print_timing(const struct cli_generation *generation) {
     kvad_engine_get_info(session->engine, &info);
     cli_format_size(info.kv_bytes_peak, cache);
     cli_say("load %.0f ms; prefill %zu tokens in %.1f ms (%.0f tokens/s); decode %zu tokens, %.2f "
-            "ms each (%.0f tokens/s); cache %s f32, %s; %u threads, %s",
+            "ms each (%.0f tokens/s); cache %s %s/%s, %s; %u threads, %s",
             session->load_ms, generation->prefill_tokens, generation->prefill_ms,
             per_second(generation->prefill_tokens, generation->prefill_ms),
             generation->decode_tokens, ms_per_token(generation),
             per_second(generation->decode_tokens, generation->decode_ms),
-            cli_cache_name(session->settings->cache), cache, info.n_threads, info.cpu);
+            cli_cache_name(session->settings->cache), cli_kv_name((int)info.k_type),
+            cli_kv_name((int)info.v_type), cache, info.n_threads, info.cpu);
 }

@@ -89,12 +89,25 @@ uint32_t cli_session_n_ctx(const struct cli_session *session) {
     return asked && asked < session->info.n_ctx ? (uint32_t)asked : session->info.n_ctx;
 }
 
+/* Types of keys and values in the cache. */
+static enum kvad_kv_type k_type(const struct cli_settings *settings) {
+    return (enum kvad_kv_type)(settings->k_type < 0 ? settings->kv : settings->k_type);
+}
+static enum kvad_kv_type v_type(const struct cli_settings *settings) {
+    return (enum kvad_kv_type)(settings->v_type < 0 ? settings->kv : settings->v_type);
+}
+
+uint64_t cli_session_token_bytes(const struct cli_session *session) {
+    return kvad_kv_bytes_per_token(&session->info, k_type(session->settings),
+                                   v_type(session->settings));
+}
+
 /* Bytes of a paged pool that holds `n_sequences` of `n_tokens`: whole blocks. */
 static uint64_t pool_bytes(const struct cli_session *session, uint32_t n_sequences,
                            size_t n_tokens) {
     uint64_t block = (uint64_t)session->settings->block_tokens;
     uint64_t rows = ((uint64_t)n_tokens + block - 1) / block * block;
-    return rows * n_sequences * session->info.kv_bytes_per_token;
+    return rows * n_sequences * cli_session_token_bytes(session);
 }
 
 int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, size_t n_tokens) {
@@ -112,6 +125,8 @@ int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, s
     options.n_ctx = cli_session_n_ctx(session);
     options.n_sequences = n_sequences;
     options.block_tokens = (uint32_t)settings->block_tokens;
+    options.k_type = k_type(settings);
+    options.v_type = v_type(settings);
     options.cpu = cli_cpu_name(settings->cpu);
     options.kv_bytes = settings->kv_memory;
     if (!options.kv_bytes && n_tokens && settings->cache == KVAD_CACHE_PAGED)

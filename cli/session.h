@@ -31,6 +31,9 @@ int cli_session_load(struct cli_session *session, const struct cli_settings *set
 /** Tokens that one sequence may hold: --ctx, at most the model's. */
 uint32_t cli_session_n_ctx(const struct cli_session *session);
 
+/** Cache bytes of one token in the types that the settings ask for. */
+uint64_t cli_session_token_bytes(const struct cli_session *session);
+
 /** Open the engine for `n_sequences` of at most `n_tokens` each (0: the whole context). */
 int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, size_t n_tokens);
 

@@ -48,7 +48,8 @@ struct cli_settings {
     int activation; /* enum kvad_activation */
     int weights;    /* enum kvad_weight_type */
     uint64_t n_heads;
-    int cache; /* enum kvad_cache_policy */
+    int cache;              /* enum kvad_cache_policy */
+    int kv, k_type, v_type; /* enum kvad_kv_type; of K and V apart: -1: as kv */
     uint64_t n_ctx, kv_memory, n_threads, chunk;
     int block_tokens;
     int cpu; /* index into the names of levels; 0: the best */

@@ -289,6 +289,10 @@ struct kvad_engine_info {
 /** Name of the index-th kernel level that this CPU can run ("portable"), lowest first; NULL after
  * the last. */
 KVAD_API const char *kvad_cpu_supported(unsigned index);
+/** Cache bytes of one token: n_layers * n_kv_heads * (row(K) + row(V)), where a row of head_dim
+ * elements takes 4, 2 or 1 byte an element and Q8 a scale of 4 bytes. */
+KVAD_API uint64_t kvad_kv_bytes_per_token(const struct kvad_model_info *info,
+                                          enum kvad_kv_type k_type, enum kvad_kv_type v_type);
 KVAD_API void kvad_engine_options_init(struct kvad_engine_options *options);
 KVAD_API enum kvad_status kvad_engine_open(struct kvad_model *model,
                                            const struct kvad_engine_options *options,

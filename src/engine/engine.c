@@ -190,6 +190,12 @@ uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine) {
     return bytes;
 }
 
+uint64_t kvad_kv_bytes_per_token(const struct kvad_model_info *info, enum kvad_kv_type k_type,
+                                 enum kvad_kv_type v_type) {
+    return (uint64_t)info->n_layers * info->n_kv_heads *
+           (kvad_kv_row_bytes(k_type, info->head_dim) + kvad_kv_row_bytes(v_type, info->head_dim));
+}
+
 void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_info *info) {
     *info = (struct kvad_engine_info){.n_threads = kvad_threads_count(engine->threads),
                                       .n_ctx = engine->n_ctx,
