@@ -18,7 +18,7 @@ struct buffer {
     size_t count, size;
 };
 
-enum { N_BUFFERS = 13 };
+enum { N_BUFFERS = 15 };
 
 static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) {
     size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
@@ -32,6 +32,8 @@ static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) 
         {(void **)&f->ff, rows * f->ff_stride, sizeof(float)},
         {(void **)&f->head, kvad_min_size(rows, FORWARD_HEAD_ROWS) * f->vocab_stride,
          sizeof(float)},
+        {(void **)&f->segments, f->n_segment_floats, sizeof(float)},
+        {(void **)&f->chunks, f->n_chunk_floats, sizeof(float)},
         {(void **)&f->rows, rows, sizeof *f->rows},
         {(void **)&f->tiles, rows, sizeof *f->tiles},
         {(void **)&f->wants, rows, sizeof *f->wants},
@@ -101,6 +103,22 @@ static void set_sizes(struct kvad_forward *f) {
     f->score_scale = d->scale_attn ? 1.0 / __builtin_sqrt((double)d->head_dim) : 1.0;
 }
 
+/* Room for partial results, where this number of workers ever cuts finer than panels and heads. */
+static void set_split_sizes(struct kvad_forward *f) {
+    const struct kvad_description *d = &f->model->description;
+    size_t widest = widest_input(d), n_chunks = (d->n_ctx + KVAD_CHUNK - 1) / KVAD_CHUNK;
+    f->widest_stride = f->qkv_stride > f->ff_stride ? f->qkv_stride : f->ff_stride;
+    if (f->d_stride > f->widest_stride) f->widest_stride = f->d_stride;
+    bool is_uneven = forward_is_uneven(f->d_stride / KVAD_PANEL, f->n_workers) ||
+                     forward_is_uneven(f->qkv_stride / KVAD_PANEL, f->n_workers) ||
+                     forward_is_uneven(f->ff_stride / KVAD_PANEL, f->n_workers);
+    if (is_uneven && widest > KVAD_SEGMENT)
+        f->n_segment_floats =
+            (widest + KVAD_SEGMENT - 1) / KVAD_SEGMENT * FORWARD_SPLIT_ROWS * f->widest_stride;
+    if (f->n_workers > 1 && n_chunks > 1)
+        f->n_chunk_floats = n_chunks * FORWARD_SPLIT_ROWS * d->n_heads * (d->head_dim + 2);
+}
+
 enum kvad_status kvad_forward_create(const struct kvad_model *model,
                                      const struct kvad_kernels *kernels,
                                      struct kvad_threads *threads, size_t n_rows, size_t n_items,
@@ -117,6 +135,7 @@ enum kvad_status kvad_forward_create(const struct kvad_model *model,
                                .n_workers = kvad_threads_count(threads)};
     f->activation = activation_kernel(kernels, model->description.activation);
     set_sizes(f);
+    set_split_sizes(f);
     struct buffer list[N_BUFFERS];
     list_buffers(f, list);
     enum kvad_status status = KVAD_OK;
@@ -196,12 +215,12 @@ static void add_linear(const struct kvad_forward *f, struct forward_worker *work
                        unsigned index, unsigned count) {
     struct forward_input input =
         kvad_forward_input(f, worker, x, x_stride, f->n_rows, linear->k, index, count);
-    size_t first, last;
-    forward_part(panels_of(linear->n), index, count, &first, &last);
-    kvad_forward_linear(f, linear, f->delta, f->d_stride, input, f->n_rows, first, last);
+    struct forward_panels own = kvad_forward_linear(f, worker, linear, f->delta, f->d_stride, input,
+                                                    f->n_rows, index, count);
     /* Without the padding of the last panel: nothing clears it, so that what a failed step left
      * there would be found again for ever. */
-    size_t column = first * KVAD_PANEL, end = kvad_min_size(last * KVAD_PANEL, linear->n);
+    size_t column = own.first * KVAD_PANEL;
+    size_t end = kvad_min_size(own.last * KVAD_PANEL, linear->n);
     if (column >= end) return;
     size_t n_columns = end - column;
     for (size_t r = 0; r < f->n_rows; r++) {
@@ -226,12 +245,14 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
     const float *x = norm_rows(f, worker, &weights->norm1, index, count);
     struct forward_input input =
         kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->qkv.k, index, count);
-    size_t first, last;
-    forward_part(panels_of(weights->qkv.n), index, count, &first, &last);
-    kvad_forward_linear(f, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows, first, last);
+    kvad_forward_linear(f, worker, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows, index,
+                        count);
     forward_barrier(f, worker, KVAD_PART_QKV);
     if (!f->stores_in_units) store_rows(f, worker, layer, index, count);
-    kvad_forward_attention(f, worker, layer);
+    if (f->splits_attention)
+        kvad_forward_attention_split(f, worker, layer, index, count);
+    else
+        kvad_forward_attention(f, worker, layer);
     forward_barrier(f, worker, KVAD_PART_ATTENTION);
     add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, index, count);
     forward_barrier(f, worker, KVAD_PART_OUT);
@@ -243,13 +264,12 @@ static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size
     const float *x = norm_rows(f, worker, &weights->norm2, index, count);
     struct forward_input input =
         kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->up.k, index, count);
-    size_t first, last;
-    forward_part(panels_of(weights->up.n), index, count, &first, &last);
-    kvad_forward_linear(f, &weights->up, f->ff, f->ff_stride, input, f->n_rows, first, last);
+    struct forward_panels own = kvad_forward_linear(f, worker, &weights->up, f->ff, f->ff_stride,
+                                                    input, f->n_rows, index, count);
     forward_mark(worker, KVAD_PART_UP);
-    for (size_t r = 0; f->activation && first < last && r < f->n_rows; r++) {
-        float *y = f->ff + r * f->ff_stride + first * KVAD_PANEL;
-        f->activation(y, y, (last - first) * KVAD_PANEL);
+    for (size_t r = 0; f->activation && own.first < own.last && r < f->n_rows; r++) {
+        float *y = f->ff + r * f->ff_stride + own.first * KVAD_PANEL;
+        f->activation(y, y, (own.last - own.first) * KVAD_PANEL);
     }
     forward_barrier(f, worker, KVAD_PART_ACTIVATION);
     add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, index, count);
@@ -303,7 +323,7 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
                       size_t n_items) {
     f->items = items;
     f->n_items = n_items;
-    f->n_rows = f->n_tiles = f->n_wants = 0;
+    f->n_rows = f->n_tiles = f->n_wants = f->n_chunks = 0;
     f->stores_in_units = true;
     for (size_t i = 0; i < n_items; i++) {
         const struct kvad_forward_item *item = &items[i];
@@ -314,6 +334,8 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
                 (uint32_t)(f->n_rows + index), item->logits + j * f->model->description.n_vocab};
         }
         if (item->n_tokens > FORWARD_TILE_ROWS) f->stores_in_units = false;
+        size_t n_chunks = (item->position + item->n_tokens + KVAD_CHUNK - 1) / KVAD_CHUNK;
+        if (n_chunks > f->n_chunks) f->n_chunks = n_chunks;
         for (size_t t = 0; t < item->n_tokens; t += FORWARD_TILE_ROWS)
             f->tiles[f->n_tiles++] = (struct forward_tile){
                 (uint32_t)i, (uint32_t)(f->n_rows + t),
@@ -321,6 +343,10 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
         for (size_t t = 0; t < item->n_tokens; t++)
             f->rows[f->n_rows++] = (struct forward_row){(uint32_t)i, (uint32_t)t};
     }
+    f->splits_attention = f->chunks && forward_splits_attention(
+                                           f->n_rows, f->n_tiles * f->model->description.n_kv_heads,
+                                           f->n_chunks, f->n_workers);
+    if (f->splits_attention) f->stores_in_units = false;
     for (size_t layer = 0; layer < f->model->description.n_layers; layer++)
         atomic_store_explicit(&f->claims[layer], 0, memory_order_relaxed);
 }

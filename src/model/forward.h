@@ -23,6 +23,7 @@ struct kvad_forward_item {
     const int32_t *tokens;             /* [n_tokens], ids in [0, n_vocab) */
     size_t n_tokens;
     size_t position; /* of tokens[0]; all rows of the sequence before it are written */
+    size_t n_kept;   /* first tokens whose rows are in the cache already: computed, not written */
     /* Logits of the rows `rows[i] - row_base` for i < n_rows go to logits + i * n_vocab. */
     const size_t *rows; /* ascending; NULL: the last n_rows */
     size_t n_rows, row_base;

@@ -19,9 +19,16 @@ static size_t n_visible(size_t first, size_t index, size_t n) {
     return KVAD_FAULT(MASK_DROPPED, seen, first + n);
 }
 
+size_t kvad_forward_seen(const struct kvad_forward *f, size_t row) {
+    const struct kvad_forward_item *item = &f->items[f->rows[row].item];
+    return n_visible(item->position, f->rows[row].index, item->n_tokens);
+}
+
 void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head) {
     const struct kvad_description *d = &f->model->description;
     const struct kvad_forward_item *item = &f->items[f->rows[row].item];
+    /* The same bits are there, perhaps in a block that others read now. */
+    if (f->rows[row].index < item->n_kept) return;
     /* The columns of qkv are all queries, then all keys, then all values. */
     const float *k = f->qkv + row * f->qkv_stride + ((size_t)d->n_heads + kv_head) * d->head_dim;
     const float *v = k + (size_t)d->n_kv_heads * d->head_dim;
@@ -38,15 +45,15 @@ static float query_scale(const struct kvad_forward *f, size_t layer) {
     return (float)(by_layer ? f->score_scale / (double)(layer + 1) : f->score_scale);
 }
 
-/* The scaled queries of a tile for all query heads of one kv head: [n_group][n_rows][head_dim]. */
-static void gather_queries(const struct kvad_forward *f, const struct forward_tile *tile,
-                           size_t layer, size_t kv_head, float *query) {
+/* In the order [n_group][n_rows][head_dim]. */
+void kvad_forward_queries(const struct kvad_forward *f, const struct forward_worker *worker,
+                          const struct forward_tile *tile, size_t layer, size_t kv_head) {
     const struct kvad_description *d = &f->model->description;
     float scale = query_scale(f, layer);
     for (size_t g = 0; g < f->n_group; g++)
         for (size_t r = 0; r < tile->n_rows; r++) {
             const float *row = f->qkv + (tile->first_row + r) * f->qkv_stride;
-            f->kernels->scale(query + (g * tile->n_rows + r) * d->head_dim,
+            f->kernels->scale(worker->query + (g * tile->n_rows + r) * d->head_dim,
                               row + (kv_head * f->n_group + g) * d->head_dim, scale, d->head_dim);
         }
 }
@@ -62,18 +69,16 @@ static void merge_chunk(const struct kvad_forward *f, struct forward_worker *w, 
 }
 
 /* Which tokens of the chunk that starts at `start` each query row sees. */
-static void set_visible(const struct kvad_forward *f, struct forward_worker *w,
-                        const struct forward_tile *tile, size_t start, size_t n_tokens) {
-    const struct kvad_forward_item *item = &f->items[tile->item];
+static void set_visible(const struct kvad_forward *f, const struct forward_worker *w,
+                        const struct forward_tile *tile, size_t start) {
     for (size_t i = 0; i < f->n_group * tile->n_rows; i++) {
-        size_t index = f->rows[tile->first_row + i % tile->n_rows].index;
-        size_t seen = n_visible(item->position, index, item->n_tokens);
-        w->visible[i] = seen <= start ? 0 : (uint32_t)kvad_min_size(seen - start, n_tokens);
+        size_t seen = kvad_forward_seen(f, tile->first_row + i % tile->n_rows);
+        w->visible[i] = seen <= start ? 0 : (uint32_t)kvad_min_size(seen - start, KVAD_CHUNK);
     }
 }
 
-/* Partial results of one chunk into (o, m, l), by the kernel for the cache's types. */
-static void attend_chunk(const struct kvad_forward *f, const struct forward_worker *w,
+/* By the kernel for the cache's types. */
+static void attend_spans(const struct kvad_forward *f, const struct forward_worker *w,
                          const struct kvad_kv_shape *shape, size_t n_rows,
                          const struct kvad_kv_typed_span *spans, size_t n_spans, float *o, float *m,
                          float *l) {
@@ -93,26 +98,27 @@ static void attend_chunk(const struct kvad_forward *f, const struct forward_work
     f->kernels->attention_chunk(&args);
 }
 
+void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worker *worker,
+                        const struct forward_tile *tile, size_t layer, size_t kv_head, size_t start,
+                        float *o, float *m, float *l) {
+    const struct kvad_kv_sequence *sequence = f->items[tile->item].sequence;
+    size_t n_seen = kvad_forward_seen(f, tile->first_row + tile->n_rows - 1);
+    struct kvad_kv_typed_span spans[KVAD_CHUNK / KVAD_KV_TILE];
+    size_t n_spans = kvad_kv_sequence_spans(sequence, layer, kv_head, start,
+                                            kvad_min_size(n_seen - start, KVAD_CHUNK), spans);
+    set_visible(f, worker, tile, start);
+    attend_spans(f, worker, sequence->shape, f->n_group * tile->n_rows, spans, n_spans, o, m, l);
+}
+
 /* Sum over all chunks that the tile's rows see; chunks are cut at absolute multiples of KVAD_CHUNK.
- */
+ * The first chunk's result is copied; the others are folded in, ascending. */
 static void attend_chunks(const struct kvad_forward *f, struct forward_worker *w,
                           const struct forward_tile *tile, size_t layer, size_t kv_head) {
-    const struct kvad_forward_item *item = &f->items[tile->item];
-    size_t n_rows = f->n_group * tile->n_rows;
-    size_t last = f->rows[tile->first_row + tile->n_rows - 1].index;
-    size_t n_seen = n_visible(item->position, last, item->n_tokens);
-    struct kvad_kv_typed_span spans[KVAD_CHUNK / KVAD_KV_TILE];
-    for (size_t start = 0; start < n_seen; start += KVAD_CHUNK) {
-        size_t n_tokens = kvad_min_size(n_seen - start, KVAD_CHUNK);
-        size_t n_spans =
-            kvad_kv_sequence_spans(item->sequence, layer, kv_head, start, n_tokens, spans);
-        set_visible(f, w, tile, start, n_tokens);
-        /* The first chunk's result is copied; the others are folded in, ascending. */
-        bool is_first = start == 0;
-        attend_chunk(f, w, item->sequence->shape, n_rows, spans, n_spans,
-                     is_first ? w->o : w->chunk_o, is_first ? w->m : w->chunk_m,
-                     is_first ? w->l : w->chunk_l);
-        if (!is_first) merge_chunk(f, w, n_rows);
+    size_t n_seen = kvad_forward_seen(f, tile->first_row + tile->n_rows - 1);
+    kvad_forward_chunk(f, w, tile, layer, kv_head, 0, w->o, w->m, w->l);
+    for (size_t start = KVAD_CHUNK; start < n_seen; start += KVAD_CHUNK) {
+        kvad_forward_chunk(f, w, tile, layer, kv_head, start, w->chunk_o, w->chunk_m, w->chunk_l);
+        merge_chunk(f, w, f->n_group * tile->n_rows);
     }
 }
 
@@ -124,7 +130,7 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
     for (size_t r = 0; f->stores_in_units && r < tile->n_rows; r++)
         kvad_forward_store(f, layer, tile->first_row + r, kv_head);
     if (f->stores_in_units) forward_mark(w, KVAD_PART_STORE_KV);
-    gather_queries(f, tile, layer, kv_head, w->query);
+    kvad_forward_queries(f, w, tile, layer, kv_head);
     attend_chunks(f, w, tile, layer, kv_head);
     for (size_t g = 0; g < f->n_group; g++)
         for (size_t r = 0; r < tile->n_rows; r++) {

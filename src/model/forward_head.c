@@ -63,16 +63,14 @@ static void deliver(struct kvad_forward *f, struct forward_worker *worker, size_
 void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, unsigned index,
                          unsigned count) {
     const struct kvad_linear_weights *head = &f->model->head;
-    size_t first_panel, last_panel;
-    forward_part(kvad_round_up(head->n, KVAD_PANEL) / KVAD_PANEL, index, count, &first_panel,
-                 &last_panel);
     for (size_t first = 0; first < f->n_wants; first += FORWARD_HEAD_ROWS) {
         size_t n = kvad_min_size(f->n_wants - first, FORWARD_HEAD_ROWS);
         const float *x = norm_wanted(f, worker, index, count, first, n);
         struct forward_input input =
             kvad_forward_input(f, worker, x, f->d_stride, n, head->k, index, count);
-        kvad_forward_linear(f, head, f->head, f->vocab_stride, input, n, first_panel, last_panel);
-        deliver(f, worker, first, n, first_panel * KVAD_PANEL, last_panel * KVAD_PANEL);
+        struct forward_panels own =
+            kvad_forward_linear(f, worker, head, f->head, f->vocab_stride, input, n, index, count);
+        deliver(f, worker, first, n, own.first * KVAD_PANEL, own.last * KVAD_PANEL);
         /* The next group norms into the rows that others may still read. */
         forward_barrier(f, worker, KVAD_PART_HEAD);
     }

@@ -10,6 +10,9 @@ enum {
     FORWARD_TILE_ROWS = 16,
     /* Up to this many rows, every worker norms them for itself: cheaper than another barrier. */
     FORWARD_PRIVATE_ROWS = 4,
+    /* Steps of up to this many rows may cut work finer than panels and heads, so that many workers
+     * all have some. */
+    FORWARD_SPLIT_ROWS = 4,
     /* Rows of logits computed in one pass over the head. */
     FORWARD_HEAD_ROWS = 32
 };
@@ -62,14 +65,19 @@ struct kvad_forward {
     double score_scale;  /* 1 / sqrt(head_dim), or 1 */
 
     /* Step buffers, one row after the other. */
-    float *hidden;              /* [max_rows][d_stride]    the residual stream */
-    float *normed;              /* [max_rows][d_stride]    input of a linear */
-    float *qkv;                 /* [max_rows][qkv_stride] */
-    float *attended;            /* [max_rows][d_stride]: n_heads * head_dim = d_model columns */
-    unsigned char *quant;       /* [max_rows][quant_stride] input of a quantised linear */
-    float *delta;               /* [max_rows][d_stride]  what is added to the residual stream */
-    float *ff;                  /* [max_rows][ff_stride] */
-    float *head;                /* [FORWARD_HEAD_ROWS][vocab_stride] */
+    float *hidden;        /* [max_rows][d_stride]    the residual stream */
+    float *normed;        /* [max_rows][d_stride]    input of a linear */
+    float *qkv;           /* [max_rows][qkv_stride] */
+    float *attended;      /* [max_rows][d_stride]: n_heads * head_dim = d_model columns */
+    unsigned char *quant; /* [max_rows][quant_stride] input of a quantised linear */
+    float *delta;         /* [max_rows][d_stride]  what is added to the residual stream */
+    float *ff;            /* [max_rows][ff_stride] */
+    float *head;          /* [FORWARD_HEAD_ROWS][vocab_stride] */
+    /* Partial results of steps that are cut finer; NULL where the workers never need it. */
+    float *segments; /* [max_segments][FORWARD_SPLIT_ROWS][widest_stride] */
+    float *chunks;   /* [max_chunks][FORWARD_SPLIT_ROWS][n_heads][head_dim + 2]: o, m, l */
+    size_t n_segment_floats, n_chunk_floats;
+    size_t widest_stride;       /* of the outputs of all linears but the head */
     struct forward_row *rows;   /* [max_rows] */
     struct forward_tile *tiles; /* [max_rows] */
     struct forward_want *wants; /* [max_rows] */
@@ -81,6 +89,8 @@ struct kvad_forward {
     /* The step that runs now. */
     const struct kvad_forward_item *items;
     size_t n_items, n_rows, n_tiles, n_wants;
+    size_t n_chunks;       /* that the longest text of the step has */
+    bool splits_attention; /* units of attention are (tile, kv head, chunk) */
     const _Atomic bool *interrupt;
     bool stores_in_units; /* no sequence has more than one tile: its unit of attention writes its
                              rows */
@@ -92,6 +102,26 @@ static inline void forward_part(size_t n, unsigned index, unsigned count, size_t
                                 size_t *last) {
     *first = n * index / count;
     *last = n * (index + 1) / count;
+}
+
+/* Whether `n` equal pieces of work leave `count` workers with much less to do than the busiest one:
+ * more than a tenth of the time would be waiting. */
+static inline bool forward_is_uneven(size_t n, unsigned count) {
+    size_t largest = (n + count - 1) / count;
+    return largest * count * 10 > n * 11;
+}
+
+/* Whether a linear is cut into (panel, segment) rather than panels: few rows, uneven panels,
+ * several segments. Partial sums of segments are stored and folded in ascending order, which is the
+ * definition anyway, so no cut changes a bit. */
+static inline bool forward_splits_linear(size_t n_rows, size_t n_panels, size_t k, unsigned count) {
+    return n_rows <= FORWARD_SPLIT_ROWS && k > KVAD_SEGMENT && forward_is_uneven(n_panels, count);
+}
+
+/* Whether attention is cut into (tile, kv head, chunk) rather than (tile, kv head). */
+static inline bool forward_splits_attention(size_t n_rows, size_t n_units, size_t n_chunks,
+                                            unsigned count) {
+    return n_rows <= FORWARD_SPLIT_ROWS && n_chunks > 1 && forward_is_uneven(n_units, count);
 }
 
 /* The worker has finished `part`. */
@@ -122,14 +152,35 @@ struct forward_input kvad_forward_input(const struct kvad_forward *f,
                                         size_t x_stride, size_t n_rows, size_t k, unsigned index,
                                         unsigned count);
 
-/* y[rows][columns of the panels [first, last)] of one linear. */
-void kvad_forward_linear(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
-                         float *y, size_t y_stride, struct forward_input input, size_t n_rows,
-                         size_t first, size_t last);
+/* Panels of a linear whose outputs a worker has after it and may use without a barrier. */
+struct forward_panels {
+    size_t first, last;
+};
+
+/* y[n_rows] of one linear; every worker calls it and gets its share of the panels. */
+struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
+                                          const struct forward_worker *worker,
+                                          const struct kvad_linear_weights *linear, float *y,
+                                          size_t y_stride, struct forward_input input,
+                                          size_t n_rows, unsigned index, unsigned count);
 
 /* Attention of all rows in one layer; every worker calls it and claims units until none is left.
  * Reads qkv and the cache, writes attended. */
 void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer);
+
+/* The steps of it that forward_attention_split.c shares. How many tokens a row of the step sees. */
+size_t kvad_forward_seen(const struct kvad_forward *f, size_t row);
+/* Scaled queries of a tile into worker->query, for all query heads of one kv head. */
+void kvad_forward_queries(const struct kvad_forward *f, const struct forward_worker *worker,
+                          const struct forward_tile *tile, size_t layer, size_t kv_head);
+/* Partial results of the chunk that begins at token `start` into (o, m, l); worker->visible says
+ * which rows have one. */
+void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worker *worker,
+                        const struct forward_tile *tile, size_t layer, size_t kv_head, size_t start,
+                        float *o, float *m, float *l);
+/* The same as kvad_forward_attention() in units of chunks. Rows must be stored. */
+void kvad_forward_attention_split(struct kvad_forward *f, struct forward_worker *worker,
+                                  size_t layer, unsigned index, unsigned count);
 
 /* Write one row's key and value of one kv head from qkv into the cache. */
 void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head);
