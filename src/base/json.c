@@ -16,7 +16,8 @@ enum kvad_status kvad_json_parse_object(const char *text, size_t size, const cha
     json_error_t why;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
-        if (json_error_code(&why) == json_error_out_of_memory)
+        /* Where its own memory fails, the library mostly returns without a word. */
+        if (json_error_code(&why) == json_error_out_of_memory || why.text[0] == '\0')
             return kvad_fail(err, KVAD_ERR_NO_MEMORY, "%s: out of memory while reading JSON", name);
         return kvad_fail(err, KVAD_ERR_FORMAT, "%s: line %d column %d: %s", name, why.line,
                          why.column, why.text);

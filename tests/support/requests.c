@@ -141,7 +141,7 @@ void expect_greedy(struct kvad_model *model, const int32_t *prompt, size_t n_pro
         assert_ok(kvad_eval(engine, &item, 1, &err), &err);
         kvad_sequence_destroy(&sequence);
         add_row(outcome, row);
-        ids[n] = outcome->ids[outcome->n_ids++] = arg_max(row, n_vocab);
+        ids[n] = outcome->ids[outcome->n_ids++] = arg_max(row, model->n_tokens);
         n++;
     }
     outcome->finish = KVAD_FINISH_LENGTH;

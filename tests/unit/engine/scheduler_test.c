@@ -1,5 +1,5 @@
-/* Many requests at once: each gives what it gives alone, whoever joins, leaves, fails, is cancelled
- * or does not read its events; and nothing of the cache is lost. */
+/* Many requests at once: each gives what it gives alone, whoever joins, leaves, fails, or is
+ * cancelled; and nothing of the cache is lost. */
 #include <math.h>
 #include <pthread.h>
 
@@ -316,61 +316,6 @@ static void test_a_failing_request_ends_alone(void **state) {
     }
 }
 
-/* ---------------------------------------------------------------- slow readers */
-
-/* bugs.md SERV-17 */
-static void test_a_request_that_nobody_reads_pauses_and_holds_up_no_one(void **state) {
-    (void)state;
-    enum { N = 150 };
-    struct kvad_engine *engine = open_for(KVAD_CACHE_PAGED, 3, 0);
-    struct kvad_request_options options = greedy_options(world.tokens, 3, N);
-    options.on_overflow = KVAD_OVERFLOW_RECOMPUTE;
-    struct outcome slow, wanted;
-    outcome_init(&slow, N_VOCAB);
-    expect_greedy(world.model, world.tokens, 3, N, true, &wanted);
-    struct kvad_request *request = submit(engine, &options, &slow);
-    for (int round = 0; round < 4; round++) {
-        struct client quick;
-        make_client(&quick, 2);
-        for (int i = 0; i < 80; i++)
-            step_engine(engine);
-        assert_true(slow.n_rows <= (size_t)(63 * (round + 1))); /* it waits */
-        send(engine, &quick);
-        while (!take_events(quick.request, &quick.got))
-            step_engine(engine);
-        check_client(&quick, 2);
-        free_client(&quick);
-        if (take_events(request, &slow)) break;
-    }
-    assert_same_outcome(&slow, &wanted, "slow reader");
-    kvad_request_destroy(&request);
-    outcome_free(&slow);
-    outcome_free(&wanted);
-    close_engine(&engine);
-}
-
-/* A full ring has room for the end: a paused request can be cancelled. */
-static void test_a_paused_request_can_be_cancelled(void **state) {
-    (void)state;
-    struct kvad_engine *engine = open_for(KVAD_CACHE_PAGED, 1, 0);
-    struct kvad_request_options options = greedy_options(world.tokens, 3, SIZE_MAX);
-    options.on_overflow = KVAD_OVERFLOW_RECOMPUTE;
-    struct outcome outcome;
-    outcome_init(&outcome, N_VOCAB);
-    struct kvad_request *request = submit(engine, &options, &outcome);
-    for (int i = 0; i < 100; i++)
-        assert_int_equal(step_engine(engine), 1);
-    kvad_request_cancel(request);
-    assert_int_equal(step_engine(engine), 0);
-    assert_idle(engine);
-    assert_true(take_events(request, &outcome));
-    assert_int_equal(outcome.finish, KVAD_FINISH_CANCELLED);
-    assert_in_range(outcome.n_ids, 60, 63);
-    kvad_request_destroy(&request);
-    outcome_free(&outcome);
-    close_engine(&engine);
-}
-
 /* ---------------------------------------------------------------- small pools */
 
 static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
@@ -447,8 +392,6 @@ int main(void) {
         cmocka_unit_test(test_an_interrupted_step_changes_no_request),
         cmocka_unit_test(test_interrupts_from_another_thread_change_no_request),
         cmocka_unit_test(test_a_failing_request_ends_alone),
-        cmocka_unit_test(test_a_request_that_nobody_reads_pauses_and_holds_up_no_one),
-        cmocka_unit_test(test_a_paused_request_can_be_cancelled),
         cmocka_unit_test(test_requests_queue_for_a_small_pool_and_all_end),
         cmocka_unit_test(test_a_request_that_can_never_fit_is_refused_at_once),
     };
