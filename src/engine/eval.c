@@ -39,7 +39,7 @@ static enum kvad_status check_item(struct kvad_engine *e, const struct kvad_eval
 /* Drop what was reserved for the first n items and not committed. */
 static void roll_back(const struct kvad_eval_item *items, size_t n) {
     for (size_t i = 0; i < n; i++)
-        kvad_kv_sequence_truncate(&items[i].sequence->kv, items[i].sequence->kv.length);
+        kvad_kv_sequence_unreserve(&items[i].sequence->kv);
 }
 
 static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_item *items,
@@ -63,10 +63,13 @@ static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_it
 static struct kvad_forward_item slice(const struct kvad_engine *e,
                                       const struct kvad_eval_item *item, size_t first, size_t n) {
     const struct kvad_description *d = &e->model->description;
+    const struct kvad_kv_sequence *kv = &item->sequence->kv;
+    size_t n_ready = kv->n_ready - kv->length, n_kept = n_ready > first ? n_ready - first : 0;
     struct kvad_forward_item part = {.sequence = &item->sequence->kv,
                                      .tokens = item->tokens + first,
                                      .n_tokens = n,
                                      .position = item->sequence->kv.length + first,
+                                     .n_kept = n_kept,
                                      .row_base = first};
     size_t skipped = 0, last = first + n;
     if (item->rows) {

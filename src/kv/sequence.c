@@ -80,17 +80,107 @@ static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks
     return KVAD_OK;
 }
 
-static enum kvad_status acquire_blocks(struct kvad_kv_sequence *s, size_t wanted,
+/* ---------------------------------------------------------------- blocks of the pool */
+
+/* Whether this sequence may write into its i-th block as it is. */
+static bool may_write(const struct kvad_kv_sequence *s, size_t i) {
+    return KVAD_FAULT(SHARED_BLOCK_WRITTEN, kvad_kv_pool_may_write(s->pool, s->table[i]), true);
+}
+
+/* Whether appending starts inside a block that has to be copied first. */
+static bool splits_block(const struct kvad_kv_sequence *s) {
+    return s->n_ready % s->shape->block_tokens != 0 &&
+           !may_write(s, s->n_ready / s->shape->block_tokens);
+}
+
+size_t kvad_kv_sequence_blocks_needed(const struct kvad_kv_sequence *sequence, size_t n_more) {
+    const struct kvad_kv_sequence *s = sequence;
+    if (s->source != KVAD_KV_PAGED || s->length + n_more <= s->n_ready) return 0;
+    size_t wanted = kvad_kv_blocks_for(s->shape, s->length + n_more);
+    return wanted - s->n_blocks + splits_block(s);
+}
+
+static size_t bytes_to_copy(const struct kvad_kv_shape *shape) {
+    return KVAD_FAULT(HALF_COPY, shape->block_bytes, shape->block_bytes / 2);
+}
+
+void kvad_kv_sequence_replace(struct kvad_kv_sequence *sequence, size_t i, uint32_t block) {
+    kvad_kv_pool_retain(sequence->pool, block);
+    kvad_kv_pool_release(sequence->pool, sequence->table[i]);
+    sequence->table[i] = block;
+}
+
+/* Make the block of the next row this sequence's own. The pool has room, or the block has no other
+ * holder and the index forgets it. */
+static void split_block(struct kvad_kv_sequence *s, bool has_room) {
+    size_t i = s->n_ready / s->shape->block_tokens;
+    struct kvad_kv_pool *pool = s->pool;
+    s->n_published = kvad_min_size(s->n_published, i);
+    if (!has_room) {
+        pool->forget(pool->owner, s->table[i]);
+        return;
+    }
+    uint32_t fresh = KVAD_KV_NO_BLOCK;
+    (void)kvad_kv_pool_acquire(pool, &fresh);
+    memcpy(kvad_kv_pool_block(pool, fresh), kvad_kv_pool_block(pool, s->table[i]),
+           bytes_to_copy(s->shape));
+    kvad_kv_pool_release(pool, s->table[i]);
+    s->table[i] = fresh;
+    pool->n_copies++;
+}
+
+static enum kvad_status acquire_blocks(struct kvad_kv_sequence *s, size_t n_more,
                                        struct kvad_error *err) {
-    size_t missing = wanted - s->n_blocks;
-    if (missing > s->pool->n_free)
+    size_t missing = kvad_kv_sequence_blocks_needed(s, n_more);
+    if (missing == 0) return KVAD_OK;
+    size_t available = kvad_kv_pool_available(s->pool);
+    bool splits = splits_block(s), has_room = missing <= available;
+    /* The only holder of a cached block does without the copy when there is no room for it. */
+    if (!has_room && splits && missing - 1 <= available &&
+        s->pool->references[s->table[s->n_ready / s->shape->block_tokens]] == 1)
+        missing--;
+    if (missing > available)
         return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
                          "KV pool: %zu blocks needed, %zu of %zu are free; end a sequence or "
                          "give the pool more memory",
-                         missing, s->pool->n_free, s->pool->n_blocks);
+                         missing, available, s->pool->n_blocks);
+    if (splits) split_block(s, has_room);
+    size_t wanted = kvad_kv_blocks_for(s->shape, s->length + n_more);
     while (s->n_blocks < wanted)
         kvad_kv_pool_acquire(s->pool, &s->table[s->n_blocks++]);
     return KVAD_OK;
+}
+
+/* Give back all blocks but the first `kept`, the last one first: the pool then gives a sequence's
+ * own tail out before its head. */
+static void release_blocks(struct kvad_kv_sequence *s, size_t kept) {
+    if (KVAD_FAULT(DOUBLE_RELEASE, false, s->n_blocks > kept))
+        kvad_kv_pool_release(s->pool, s->table[s->n_blocks - 1]);
+    while (s->n_blocks > kept)
+        kvad_kv_pool_release(s->pool, s->table[--s->n_blocks]);
+}
+
+/* The fault of forks: the blocks are there, and nobody counts the second holder. */
+static void count_holder(struct kvad_kv_pool *pool, uint32_t block) {
+    if (KVAD_FAULT(FORK_WITHOUT_REFERENCE, true, pool->references[block] == 0))
+        kvad_kv_pool_retain(pool, block);
+}
+
+void kvad_kv_sequence_attach(struct kvad_kv_sequence *sequence, const uint32_t *table,
+                             size_t n_tokens) {
+    struct kvad_kv_sequence *s = sequence;
+    assert(s->source == KVAD_KV_PAGED && s->n_blocks == 0 && n_tokens <= s->n_max);
+    size_t n_blocks = kvad_kv_blocks_for(s->shape, n_tokens);
+    for (; s->n_blocks < n_blocks; s->n_blocks++) {
+        count_holder(s->pool, table[s->n_blocks]);
+        s->table[s->n_blocks] = table[s->n_blocks];
+    }
+    s->length = s->n_ready = n_tokens;
+}
+
+void kvad_kv_sequence_rewind(struct kvad_kv_sequence *sequence, size_t length) {
+    assert(length <= sequence->length);
+    sequence->length = length;
 }
 
 enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, size_t n_more,
@@ -99,9 +189,8 @@ enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, siz
         return kvad_fail(err, KVAD_ERR_CONTEXT_FULL,
                          "%zu tokens after the %zu in the cache exceed the context of %zu", n_more,
                          sequence->length, sequence->n_max);
+    if (sequence->source == KVAD_KV_PAGED) return acquire_blocks(sequence, n_more, err);
     size_t wanted = kvad_kv_blocks_for(sequence->shape, sequence->length + n_more);
-    if (sequence->source == KVAD_KV_PAGED)
-        return wanted > sequence->n_blocks ? acquire_blocks(sequence, wanted, err) : KVAD_OK;
     if (sequence->source == KVAD_KV_GROW && n_more > 0)
         KVAD_TRY(replace_area(sequence, wanted, err));
     sequence->n_blocks = wanted;
@@ -110,7 +199,15 @@ enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, siz
 
 void kvad_kv_sequence_commit(struct kvad_kv_sequence *sequence, size_t n_more) {
     sequence->length += n_more;
+    if (sequence->n_ready < sequence->length) sequence->n_ready = sequence->length;
     assert(sequence->length <= sequence->n_max);
+}
+
+void kvad_kv_sequence_unreserve(struct kvad_kv_sequence *sequence) {
+    if (sequence->source == KVAD_KV_PAGED)
+        release_blocks(sequence, kvad_kv_blocks_for(sequence->shape, sequence->n_ready));
+    else
+        kvad_kv_sequence_truncate(sequence, sequence->length);
 }
 
 /* Rows that still count after a truncation to `length`. */
@@ -119,16 +216,23 @@ static size_t rows_after_truncate(const struct kvad_kv_sequence *s, size_t lengt
     return KVAD_FAULT(STALE_AFTER_TRUNCATE, length, s->length);
 }
 
+/* Rows that may be taken for those of the tokens that come next. */
+static size_t ready_after_truncate(const struct kvad_kv_sequence *s, size_t length) {
+    size_t in_blocks = kvad_kv_blocks_for(s->shape, length) * s->shape->block_tokens;
+    (void)in_blocks;
+    return KVAD_FAULT(LENGTH_ONLY_TRIM, length, kvad_min_size(s->n_ready, in_blocks));
+}
+
 void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length) {
     assert(length <= sequence->length);
     if (length > 0) length = rows_after_truncate(sequence, length);
     size_t kept = kvad_kv_blocks_for(sequence->shape, length);
     sequence->length = length;
+    sequence->n_ready = ready_after_truncate(sequence, length);
     if (sequence->source == KVAD_KV_PAGED) {
-        /* The last block first: the free list then gives a sequence's own tail out before its head.
-         */
-        while (sequence->n_blocks > kept)
-            kvad_kv_pool_release(sequence->pool, sequence->table[--sequence->n_blocks]);
+        sequence->n_published =
+            kvad_min_size(sequence->n_published, length / sequence->shape->block_tokens);
+        release_blocks(sequence, kept);
         return;
     }
     if (sequence->source == KVAD_KV_GROW && kept < sequence->n_area_blocks) {

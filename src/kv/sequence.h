@@ -6,9 +6,19 @@
  *   grow     a fresh area and a full copy whenever a step appends: what concatenating tensors does
  *
  * Attention sees only the table, so all three give the same bits. Room is reserved BEFORE a step
- * and rows count only after kvad_kv_sequence_commit(), so that a failed step changes nothing.  Not
- * thread-safe: owned by the engine; during a step the workers read the table and write rows of new
- * tokens. */
+ * and rows count only after kvad_kv_sequence_commit(), so that a failed step changes nothing.
+ *
+ * Paged sequences share blocks: a fork, or a text that begins like an earlier one, takes references
+ * and no copies. A block that others see is copied when this sequence has to write into it
+ * (Rosenblum et al., copy on write), at any token of the block, and not before.
+ *
+ *   table    | block 7 | block 2 | block 9 |
+ *            |<---- length ---->|  rows that count
+ *            |<------- n_ready ------->|  rows that are there; those beyond length hold the tokens
+ *                                         that the caller says come next, and are not written again
+ *
+ * Not thread-safe: owned by the engine; during a step the workers read the table and write rows of
+ * new tokens. */
 #ifndef KVAD_KV_SEQUENCE_H
 #define KVAD_KV_SEQUENCE_H
 
@@ -27,6 +37,8 @@ struct kvad_kv_sequence {
     size_t n_blocks;           /* entries of the table in use */
     size_t n_area_blocks;      /* blocks of the own area (static, grow) */
     size_t length;             /* tokens that count */
+    size_t n_ready;            /* rows that are there; at least length, more after a rewind */
+    size_t n_published;        /* first blocks that are the prefix index's own */
 };
 
 /** Make an empty sequence of at most `n_max` tokens. `pool` is needed by KVAD_KV_PAGED alone.
@@ -43,11 +55,26 @@ void kvad_kv_sequence_deinit(struct kvad_kv_sequence *sequence);
  * KVAD_ERR_NO_BLOCKS, KVAD_ERR_NO_MEMORY; nothing has changed then. */
 enum kvad_status kvad_kv_sequence_reserve(struct kvad_kv_sequence *sequence, size_t n_more,
                                           struct kvad_error *err);
+/** Blocks that kvad_kv_sequence_reserve() may take from the pool, copies included; 0 for other
+ * sources. */
+size_t kvad_kv_sequence_blocks_needed(const struct kvad_kv_sequence *sequence, size_t n_more);
+/** Give back room that was reserved and not committed. */
+void kvad_kv_sequence_unreserve(struct kvad_kv_sequence *sequence);
 /** The `n_more` reserved rows are written: count them. */
 void kvad_kv_sequence_commit(struct kvad_kv_sequence *sequence, size_t n_more);
 /** Forget tokens from `length` (at most the current one) on, and room that was reserved and not
  * committed. */
 void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length);
+
+/** Give an empty paged sequence the first `n_tokens` rows in the blocks of `table` (another
+ * sequence's, or found by the index), with a reference to each. O(blocks), copies no rows. */
+void kvad_kv_sequence_attach(struct kvad_kv_sequence *sequence, const uint32_t *table,
+                             size_t n_tokens);
+/** Count only the tokens before `length`, but keep the rows behind it ready: the next tokens to be
+ * appended are the ones that were there. */
+void kvad_kv_sequence_rewind(struct kvad_kv_sequence *sequence, size_t length);
+/** Put `block` (equal, bit for bit) in the place of the i-th block. */
+void kvad_kv_sequence_replace(struct kvad_kv_sequence *sequence, size_t i, uint32_t block);
 
 /** The block that holds token `t`; O(1). */
 static inline unsigned char *kvad_kv_sequence_block(const struct kvad_kv_sequence *sequence,
@@ -56,7 +83,7 @@ static inline unsigned char *kvad_kv_sequence_block(const struct kvad_kv_sequenc
     return sequence->base + (size_t)sequence->table[i] * sequence->shape->block_bytes;
 }
 
-/** Bytes of cache memory that this sequence holds now. */
+/** Bytes of cache memory that this sequence holds now, shared blocks as a whole. */
 size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence);
 
 /** Copy K and V of one layer out as floats, each [n_kv_heads][n][head_dim], of tokens [first, first

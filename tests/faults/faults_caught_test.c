@@ -193,6 +193,10 @@ static void test_no_check_complains_without_a_fault(void **state) {
 
 #ifdef KVAD_FAULTS
 
+/* The faults of rows. Those of sharing that follow need forks and requests, and may crash:
+ * scripts/check_faults runs their tests in programs of their own. */
+enum { LAST_OF_ROWS = KVAD_FAULT_K_OF_ONE_HEAD };
+
 static bool is_caught[KVAD_FAULT_COUNT][N_CHECKS];
 
 /* Try every check on every fault; prints the table. */
@@ -201,7 +205,7 @@ static void fill_table(void) {
     for (size_t i = 0; i < N_CHECKS; i++)
         print_message(" %8s", checks[i].name);
     print_message("   reached\n");
-    for (int f = KVAD_FAULT_NONE + 1; f < KVAD_FAULT_COUNT; f++) {
+    for (int f = KVAD_FAULT_NONE + 1; f <= LAST_OF_ROWS; f++) {
         kvad_fault_set((enum kvad_fault)f);
         print_message("%-22s", kvad_fault_name((enum kvad_fault)f));
         for (size_t i = 0; i < N_CHECKS; i++) {
@@ -215,7 +219,7 @@ static void fill_table(void) {
 static void test_every_fault_is_reached_and_caught(void **state) {
     (void)state;
     fill_table();
-    for (int f = KVAD_FAULT_NONE + 1; f < KVAD_FAULT_COUNT; f++) {
+    for (int f = KVAD_FAULT_NONE + 1; f <= LAST_OF_ROWS; f++) {
         bool by_any = false;
         for (size_t i = 0; i < N_CHECKS; i++)
             by_any |= is_caught[f][i];

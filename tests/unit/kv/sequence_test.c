@@ -24,7 +24,8 @@ static void assert_no_leak(const struct memory *memory) {
 
 static struct kvad_kv_shape make_shape(size_t layers, size_t heads, size_t head_dim,
                                        size_t tokens) {
-    struct kvad_kv_shape shape = {layers, heads, head_dim, tokens};
+    struct kvad_kv_shape shape = {
+        .n_layers = layers, .n_kv_heads = heads, .head_dim = head_dim, .block_tokens = tokens};
     struct kvad_error err;
     assert_ok(kvad_kv_shape_init(&shape, &err), &err);
     return shape;
