@@ -7,38 +7,63 @@
 #include "cli/session.h"
 #include "cli/streams.h"
 
-static const struct cli_group *const groups[] = {&cli_model_group, &cli_output_group, NULL};
+static const struct cli_option inspect_options[] = {
+    {.name = "verify",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(verify),
+     .help = "of a packed file, check the checksum of all weights"},
+};
+static const struct cli_group inspect_group = {"Inspect", inspect_options,
+                                               CLI_COUNT_OF(inspect_options)};
+
+static const struct cli_group *const groups[] = {&inspect_group, &cli_model_group,
+                                                 &cli_output_group, NULL};
 
 static uint64_t context_bytes(const struct kvad_model_info *info) {
     return info->kv_bytes_per_token * info->n_ctx;
 }
 
 static int print_json(const struct kvad_model_info *info) {
-    json_t *object = json_pack(
-        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b, s:b, s:I, "
-        "s:I, "
-        "s:I, s:I}",
-        "schema", 1, "family", info->family, "n_parameters", (json_int_t)info->n_parameters,
-        "n_layers", (json_int_t)info->n_layers, "n_heads", (json_int_t)info->n_heads, "n_kv_heads",
-        (json_int_t)info->n_kv_heads, "head_dim", (json_int_t)info->head_dim, "d_model",
-        (json_int_t)info->d_model, "d_ff", (json_int_t)info->d_ff, "n_vocab",
-        (json_int_t)info->n_vocab, "n_tokens", (json_int_t)info->n_tokens, "n_ctx",
-        (json_int_t)info->n_ctx, "activation", cli_activation_name((int)info->activation),
-        "norm_eps", (double)info->norm_eps, "head_tied", (int)info->head_tied, "has_bias",
-        (int)info->has_bias, "eos", (json_int_t)info->eos, "weight_bytes",
-        (json_int_t)info->weight_bytes, "kv_bytes_per_token", (json_int_t)info->kv_bytes_per_token,
-        "kv_bytes_context", (json_int_t)context_bytes(info));
-    return cli_json_print(object);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"n_parameters", info->n_parameters},
+        {"n_layers", info->n_layers},
+        {"n_heads", info->n_heads},
+        {"n_kv_heads", info->n_kv_heads},
+        {"head_dim", info->head_dim},
+        {"d_model", info->d_model},
+        {"d_ff", info->d_ff},
+        {"n_vocab", info->n_vocab},
+        {"n_tokens", info->n_tokens},
+        {"n_ctx", info->n_ctx},
+        {"weight_bytes", info->weight_bytes},
+        {"kv_bytes_per_token", info->kv_bytes_per_token},
+        {"kv_bytes_context", context_bytes(info)},
+    };
+    json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:f, s:b, s:b, s:i}", "schema", 1, "family",
+                               info->family, "weights", cli_weights_name((int)info->weights),
+                               "activation", cli_activation_name((int)info->activation), "norm_eps",
+                               (double)info->norm_eps, "head_tied", (int)info->head_tied,
+                               "has_bias", (int)info->has_bias, "eos", (int)info->eos);
+    int failed = !object;
+    for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++)
+        failed |= json_object_set_new(object, numbers[i].name,
+                                      json_integer((json_int_t)numbers[i].value));
+    if (!failed) return cli_json_print(object);
+    json_decref(object);
+    return cli_json_print(NULL);
 }
 
 static void print_number(const char *name, uint64_t value) {
     printf("%-16s%llu\n", name, (unsigned long long)value);
 }
 
-static void print_bytes(const char *name, uint64_t bytes, const char *remark) {
+static void print_bytes(const char *name, uint64_t bytes, const char *type) {
     char text[CLI_SIZE_TEXT];
     cli_format_size(bytes, text);
-    printf("%-16s%s (%llu bytes)%s\n", name, text, (unsigned long long)bytes, remark);
+    printf("%-16s%s (%llu bytes) in %s\n", name, text, (unsigned long long)bytes, type);
 }
 
 static int print_table(const struct kvad_model_info *info) {
@@ -58,10 +83,10 @@ static int print_table(const struct kvad_model_info *info) {
         printf("%-16sid %d\n", "end of text", info->eos);
     else
         printf("%-16snone\n", "end of text");
-    puts("\nmemory, in float32");
-    print_bytes("weights", info->weight_bytes, "");
-    print_bytes("KV per token", info->kv_bytes_per_token, "");
-    print_bytes("KV per context", context_bytes(info), ", for one text as long as the context");
+    puts("\nmemory");
+    print_bytes("weights", info->weight_bytes, cli_weights_name((int)info->weights));
+    print_bytes("KV per token", info->kv_bytes_per_token, "f32");
+    print_bytes("KV per context", context_bytes(info), "f32");
     return cli_flush_output();
 }
 

@@ -20,8 +20,15 @@ def test_file_tells_its_shape_and_cost(kvad, shakespeare):
 
 def test_table_says_the_same_for_people(kvad, shakespeare):
     text = kvad.text("inspect", shakespeare)
-    for part in ("nanogpt", "2865792", "1024 tokens", "9.00 KiB (9216 bytes)", "9.00 MiB", "tied"):
+    for part in ("nanogpt", "2865792", "1024 tokens", "9.00 KiB (9216 bytes) in f32", "9.00 MiB", "tied"):
         assert part in text
+
+
+def test_weights_of_another_type_cost_less(kvad, shakespeare):
+    sizes = {w: kvad.json("inspect", shakespeare, "--weights", w) for w in ("f32", "bf16", "f16", "q8", "q4")}
+    assert all(answer["weights"] == w for w, answer in sizes.items())
+    n = [sizes[w]["weight_bytes"] for w in ("f32", "f16", "q8", "q4")]
+    assert n == sorted(n, reverse=True) and len(set(n)) == 4 and sizes["bf16"]["weight_bytes"] == n[1]
 
 
 def test_folder_and_file_are_the_same_model(kvad, nano):
