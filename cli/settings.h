@@ -56,7 +56,7 @@ struct cli_settings {
 
     /* output */
     const char *output, *logits, *hidden;
-    bool json, no_echo, quiet, help;
+    bool json, no_echo, quiet, help, verify;
     uint64_t verbose;
 };
 
