@@ -343,9 +343,10 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
         for (size_t t = 0; t < item->n_tokens; t++)
             f->rows[f->n_rows++] = (struct forward_row){(uint32_t)i, (uint32_t)t};
     }
-    f->splits_attention = f->chunks && forward_splits_attention(
-                                           f->n_rows, f->n_tiles * f->model->description.n_kv_heads,
-                                           f->n_chunks, f->n_workers);
+    f->splits_attention =
+        f->n_chunk_floats > 0 &&
+        forward_splits_attention(f->n_rows, f->n_tiles * f->model->description.n_kv_heads,
+                                 f->n_chunks, f->n_workers);
     if (f->splits_attention) f->stores_in_units = false;
     for (size_t layer = 0; layer < f->model->description.n_layers; layer++)
         atomic_store_explicit(&f->claims[layer], 0, memory_order_relaxed);

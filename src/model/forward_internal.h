@@ -73,7 +73,7 @@ struct kvad_forward {
     float *delta;         /* [max_rows][d_stride]  what is added to the residual stream */
     float *ff;            /* [max_rows][ff_stride] */
     float *head;          /* [FORWARD_HEAD_ROWS][vocab_stride] */
-    /* Partial results of steps that are cut finer; NULL where the workers never need it. */
+    /* Partial results of steps that are cut finer; none where the workers never need it. */
     float *segments; /* [max_segments][FORWARD_SPLIT_ROWS][widest_stride] */
     float *chunks;   /* [max_chunks][FORWARD_SPLIT_ROWS][n_heads][head_dim + 2]: o, m, l */
     size_t n_segment_floats, n_chunk_floats;

@@ -105,7 +105,7 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
     size_t n_panels = kvad_panel_count(linear->n), first, last;
     struct forward_panels own;
     forward_part(n_panels, index, count, &own.first, &own.last);
-    if (!f->segments || n_panels * KVAD_PANEL > f->widest_stride ||
+    if (f->n_segment_floats == 0 || n_panels * KVAD_PANEL > f->widest_stride ||
         !forward_splits_linear(n_rows, n_panels, linear->k, count)) {
         run_panels(f, linear, y, y_stride, input, n_rows, own.first, own.last);
         return own;
