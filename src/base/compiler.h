@@ -7,12 +7,14 @@
 #if defined(__GNUC__)
 #define KVAD_PRINTF(format_index, first_index)                                                     \
     __attribute__((format(printf, format_index, first_index)))
-#define KVAD_ALIGNED(n) __attribute__((aligned(n)))
+#define KVAD_ALIGNED(n)    __attribute__((aligned(n)))
 #define KVAD_ALWAYS_INLINE inline __attribute__((always_inline))
+#define KVAD_PREFETCH(p)   __builtin_prefetch(p, 0, 2) /* to read, second cache; never faults */
 #else
 #define KVAD_PRINTF(format_index, first_index)
 #define KVAD_ALIGNED(n)
 #define KVAD_ALWAYS_INLINE inline
+#define KVAD_PREFETCH(p)   ((void)(p))
 #endif
 
 /* Before a loop of constant length whose arrays must become registers. */

@@ -86,6 +86,8 @@ void kvad_kernels_pick(struct kvad_kernels *kernels, enum kvad_cpu_level level) 
 #if defined(__x86_64__)
     if (level >= KVAD_CPU_AVX2) kvad_kernels_avx2(kernels);
     if (level >= KVAD_CPU_AVX512) kvad_kernels_avx512(kernels);
+#elif defined(__aarch64__)
+    if (level == KVAD_CPU_NEON) kvad_kernels_neon(kernels);
 #endif
     kernels->isa = kvad_cpu_level_name(level);
 }

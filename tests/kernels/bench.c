@@ -1,5 +1,241 @@
+/* Times of the kernels at the sizes of GPT-2 124M, against the ceilings of the machine. Ceilings
+ * and kernels are measured in turn, on the same memory, so that a busy machine slows both. One
+ * thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "ceiling.h"
 #include "check.h"
+
+enum {
+    D_MODEL = 768,
+    D_FF = 3072,
+    HEAD_DIM = 64,
+    VOCABULARY_PANELS = 3142, /* 50257 outputs: 154 MB of weights, more than a cache */
+    N_ROWS = 512,
+    N_ROUNDS = 9,
+    N_CHUNKS = VOCABULARY_PANELS * KVAD_PANEL * D_MODEL / (2 * KVAD_CHUNK * HEAD_DIM)
+};
+
+struct bench {
+    const struct kvad_kernels *kernels;
+    float *weights; /* [VOCABULARY_PANELS][D_MODEL][16]; also read as K and V */
+    float *x, *y;   /* [N_ROWS][D_FF] and room for one row of logits */
+    ceiling_read_fn *read;
+    ceiling_fma_fn *fma;
+    volatile float sink;
+};
+
+/* What one run moved and computed. */
+struct work {
+    double bytes, flops, elements;
+};
+
+static struct work run_linear(struct bench *b, size_t n_rows, size_t k, size_t n_panels) {
+    struct kvad_linear_f32_args args = {.y = b->y,
+                                        .y_stride = n_panels * KVAD_PANEL,
+                                        .x = b->x,
+                                        .x_stride = k,
+                                        .n_rows = n_rows,
+                                        .k = k,
+                                        .w = b->weights,
+                                        .n_panels = n_panels};
+    b->kernels->linear_f32(&args);
+    double n_weights = (double)(n_panels * KVAD_PANEL * k);
+    return (struct work){.bytes = 4.0 * n_weights, .flops = 2.0 * n_weights * (double)n_rows};
+}
+
+static struct work run_ceiling_read(struct bench *b) {
+    size_t n = (size_t)VOCABULARY_PANELS * KVAD_PANEL * D_MODEL;
+    b->sink = b->read(b->weights, n);
+    return (struct work){.bytes = 4.0 * (double)n};
+}
+static struct work run_ceiling_fma(struct bench *b) {
+    struct work work = {0};
+    b->sink = b->fma(2000000, &work.flops);
+    return work;
+}
+static struct work run_decode_head(struct bench *b) {
+    return run_linear(b, 1, D_MODEL, VOCABULARY_PANELS);
+}
+static struct work run_decode_down(struct bench *b) {
+    return run_linear(b, 1, D_FF, (size_t)VOCABULARY_PANELS / 4);
+}
+static struct work run_batch_4(struct bench *b) {
+    return run_linear(b, 4, D_MODEL, VOCABULARY_PANELS);
+}
+static struct work run_prefill_qkv(struct bench *b) {
+    return run_linear(b, N_ROWS, D_MODEL, 3 * D_MODEL / KVAD_PANEL);
+}
+static struct work run_prefill_down(struct bench *b) {
+    return run_linear(b, N_ROWS, D_FF, D_MODEL / KVAD_PANEL);
+}
+
+/* One chunk of one head, its tokens in blocks of 16. */
+static void run_chunk(struct bench *b, size_t chunk, size_t n_rows) {
+    struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
+    uint32_t visible[KVAD_CHUNK];
+    float m[KVAD_CHUNK], l[KVAD_CHUNK];
+    for (size_t i = 0; i < KVAD_CHUNK / KVAD_KV_TILE; i++) {
+        const float *k = b->weights + (chunk * KVAD_CHUNK + i * KVAD_KV_TILE) * 2 * HEAD_DIM;
+        spans[i] = (struct kvad_kv_span){k, k + KVAD_KV_TILE * HEAD_DIM, KVAD_KV_TILE};
+    }
+    for (size_t r = 0; r < n_rows; r++)
+        visible[r] = KVAD_CHUNK;
+    struct kvad_attention_args args = {.q = b->x,
+                                       .q_stride = HEAD_DIM,
+                                       .n_rows = n_rows,
+                                       .head_dim = HEAD_DIM,
+                                       .spans = spans,
+                                       .n_spans = KVAD_CHUNK / KVAD_KV_TILE,
+                                       .visible = visible,
+                                       .o = b->y,
+                                       .o_stride = HEAD_DIM,
+                                       .m = m,
+                                       .l = l};
+    b->kernels->attention_chunk(&args);
+}
+static struct work run_attention_decode(struct bench *b) {
+    for (size_t chunk = 0; chunk < N_CHUNKS; chunk++)
+        run_chunk(b, chunk, 1);
+    double n = (double)N_CHUNKS * KVAD_CHUNK * HEAD_DIM;
+    return (struct work){.bytes = 8.0 * n, .flops = 4.0 * n};
+}
+static struct work run_attention_prefill(struct bench *b) {
+    for (size_t chunk = 0; chunk < 8; chunk++)
+        run_chunk(b, chunk, KVAD_CHUNK);
+    return (struct work){.flops = 8.0 * 4.0 * KVAD_CHUNK * KVAD_CHUNK * HEAD_DIM};
+}
+static struct work run_layer_norm(struct bench *b) {
+    for (size_t r = 0; r < N_ROWS; r++)
+        b->kernels->layer_norm(b->y + r * D_MODEL, b->x + r * D_MODEL, b->weights, b->weights,
+                               D_MODEL, 1e-5f);
+    return (struct work){.elements = (double)N_ROWS * D_MODEL};
+}
+#define DEFINE_RUN(name, text)                                                                     \
+    static struct work run_##name(struct bench *b) {                                               \
+        for (size_t r = 0; r < N_ROWS; r++)                                                        \
+            b->kernels->name(b->y + r * D_FF, b->x + r * D_FF, D_FF);                              \
+        return (struct work){.elements = (double)N_ROWS * D_FF};                                   \
+    }
+KVAD_UNARY_OPS(DEFINE_RUN)
+#undef DEFINE_RUN
+
+enum limit { LIMIT_NONE, LIMIT_BYTES, LIMIT_FLOPS };
+
+struct item {
+    const char *name;
+    enum limit limit; /* what it is held against */
+    struct work (*run)(struct bench *b);
+    struct work work;
+    double seconds[N_ROUNDS], percent[N_ROUNDS]; /* percent of the ceiling */
+};
+
+static double thread_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static double timed(struct bench *b, struct work (*run)(struct bench *b), struct work *work) {
+    double start = thread_seconds();
+    *work = run(b);
+    return thread_seconds() - start;
+}
+
+/* One round: the ceiling that limits the item, then the item. */
+static void run_round(struct bench *b, struct item *item, size_t round) {
+    struct work ceiling = {0};
+    double ceiling_seconds = 1;
+    if (item->limit != LIMIT_NONE)
+        ceiling_seconds =
+            timed(b, item->limit == LIMIT_BYTES ? run_ceiling_read : run_ceiling_fma, &ceiling);
+    double seconds = timed(b, item->run, &item->work);
+    item->seconds[round] = seconds;
+    if (item->limit == LIMIT_BYTES)
+        item->percent[round] =
+            100 * (item->work.bytes / seconds) / (ceiling.bytes / ceiling_seconds);
+    if (item->limit == LIMIT_FLOPS)
+        item->percent[round] =
+            100 * (item->work.flops / seconds) / (ceiling.flops / ceiling_seconds);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_item(struct item *item) {
+    qsort(item->seconds, N_ROUNDS, sizeof *item->seconds, compare_doubles);
+    qsort(item->percent, N_ROUNDS, sizeof *item->percent, compare_doubles);
+    double seconds = item->seconds[N_ROUNDS / 2];
+    double spread = (item->seconds[N_ROUNDS * 3 / 4] - item->seconds[N_ROUNDS / 4]) / seconds;
+    printf("  %-21s %9.3f ms +-%3.0f %%", item->name, seconds * 1e3, spread * 50);
+    if (item->limit == LIMIT_BYTES) printf("  %8.2f GB/s", item->work.bytes / seconds * 1e-9);
+    if (item->limit == LIMIT_FLOPS) printf("  %8.2f GFLOP/s", item->work.flops / seconds * 1e-9);
+    if (item->limit == LIMIT_NONE)
+        printf("  %8.3f ns/element", seconds * 1e9 / item->work.elements);
+    else
+        printf("  %3.0f %% of the ceiling", item->percent[N_ROUNDS / 2]);
+    printf("\n");
+}
+
+static void run_items(struct bench *b) {
+    struct item items[] = {
+        {.name = "read ceiling", .limit = LIMIT_BYTES, .run = run_ceiling_read},
+        {.name = "fma ceiling", .limit = LIMIT_FLOPS, .run = run_ceiling_fma},
+        {.name = "decode 1x768x50272", .limit = LIMIT_BYTES, .run = run_decode_head},
+        {.name = "decode 1x3072x12560", .limit = LIMIT_BYTES, .run = run_decode_down},
+        {.name = "batch 4x768x50272", .limit = LIMIT_BYTES, .run = run_batch_4},
+        {.name = "prefill 512x768x2304", .limit = LIMIT_FLOPS, .run = run_prefill_qkv},
+        {.name = "prefill 512x3072x768", .limit = LIMIT_FLOPS, .run = run_prefill_down},
+        {.name = "attention decode", .limit = LIMIT_BYTES, .run = run_attention_decode},
+        {.name = "attention prefill", .limit = LIMIT_FLOPS, .run = run_attention_prefill},
+        {.name = "layer_norm", .limit = LIMIT_NONE, .run = run_layer_norm},
+#define ITEM(field, text) {.name = #field, .limit = LIMIT_NONE, .run = run_##field},
+        KVAD_UNARY_OPS(ITEM)
+#undef ITEM
+    };
+    enum { N_ITEMS = sizeof items / sizeof *items };
+    for (size_t i = 0; i < N_ITEMS; i++)
+        run_round(b, &items[i], 0); /* warms up */
+    for (size_t round = 0; round < N_ROUNDS; round++)
+        for (size_t i = 0; i < N_ITEMS; i++)
+            run_round(b, &items[i], round);
+    for (size_t i = 0; i < N_ITEMS; i++)
+        print_item(&items[i]);
+}
+
+static float *new_values(size_t n) {
+    float *values = aligned_alloc(64, n * sizeof *values);
+    if (!values) {
+        perror("bench");
+        exit(2);
+    }
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(i * 2654435761u % 2001) * 1e-3f - 1.0f;
+    return values;
+}
+
 void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level) {
-    (void)kernels;
-    (void)level;
+    struct bench b = {.kernels = kernels};
+#if defined(__x86_64__)
+    b.read = level == KVAD_CPU_AVX512 ? ceiling_read_avx512 : ceiling_read_avx2;
+    b.fma = level == KVAD_CPU_AVX512 ? ceiling_fma_avx512 : ceiling_fma_avx2;
+#elif defined(__aarch64__)
+    b.read = ceiling_read_neon;
+    b.fma = ceiling_fma_neon;
+#endif
+    if (level == KVAD_CPU_BASELINE || !b.read) {
+        printf("  no bench of this level: it has no ceilings to be held against\n");
+        return;
+    }
+    b.weights = new_values((size_t)VOCABULARY_PANELS * KVAD_PANEL * D_MODEL);
+    b.x = new_values((size_t)N_ROWS * D_FF);
+    b.y = new_values((size_t)N_ROWS * D_FF);
+    run_items(&b);
+    free(b.weights);
+    free(b.x);
+    free(b.y);
 }
