@@ -1,13 +1,16 @@
 /* The kernels of Advanced SIMD on AArch64: kvad_linear_f32_neon and so on. */
 #define ISA(name) kvad_##name##_neon
 #include "kernels/body/common.h"
-#include "kernels/simd/f32_neon.h"
+#include "kernels/simd/half_neon.h"
 
 /* 32 registers: 24 sums, 4 weights, 1 value. Four panels side by side for one row: 16 chains. */
 #define TILE_MAX_ROWS   6
 #define TILE_MAX_PANELS 4
 #define TILE_SHAPES(X)                                                                             \
     X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+/* The same for halves. */
+#define HALF_MAX_ROWS  4
+#define HALF_SHAPES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 2) X(3, 1) X(4, 1)
 #include "kernels/body/level.inc"
 
 void kvad_kernels_neon(struct kvad_kernels *kernels) {
