@@ -196,6 +196,11 @@ uint64_t kvad_kv_bytes_per_token(const struct kvad_model_info *info, enum kvad_k
            (kvad_kv_row_bytes(k_type, info->head_dim) + kvad_kv_row_bytes(v_type, info->head_dim));
 }
 
+void kvad_engine_note_peak(struct kvad_engine *engine) {
+    uint64_t bytes = kvad_engine_kv_bytes(engine);
+    if (bytes > engine->kv_bytes_peak) engine->kv_bytes_peak = bytes;
+}
+
 void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_info *info) {
     *info = (struct kvad_engine_info){.n_threads = kvad_threads_count(engine->threads),
                                       .n_ctx = engine->n_ctx,

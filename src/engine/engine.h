@@ -46,6 +46,9 @@ struct kvad_engine {
 /** Bytes of cache memory that all sequences hold now. O(sequences). */
 uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine);
 
+/** Remember the bytes of cache memory held now, if they are the most so far. */
+void kvad_engine_note_peak(struct kvad_engine *engine);
+
 /** Write one line to the engine's log. */
 void kvad_engine_log(const struct kvad_engine *engine, enum kvad_log_level level,
                      const char *format, ...) KVAD_PRINTF(3, 4);

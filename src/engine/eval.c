@@ -53,8 +53,7 @@ static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_it
             return status;
         }
     }
-    uint64_t bytes = kvad_engine_kv_bytes(e);
-    if (bytes > e->kv_bytes_peak) e->kv_bytes_peak = bytes;
+    kvad_engine_note_peak(e);
     return KVAD_OK;
 }
 

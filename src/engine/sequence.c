@@ -32,6 +32,7 @@ enum kvad_status kvad_sequence_create(struct kvad_engine *engine, struct kvad_se
     if (s->next) s->next->previous = s;
     engine->sequences = s;
     engine->n_alive++;
+    kvad_engine_note_peak(engine); /* a static area is held from now on */
     *out = s;
     return KVAD_OK;
 }
