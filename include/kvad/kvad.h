@@ -258,7 +258,8 @@ struct kvad_engine_options {
     uint32_t block_tokens;   /* tokens per KV block: 16, 32, 64, 128, 256; 0: 16 */
     uint64_t kv_bytes;       /* size of the paged pool; 0: enough for n_sequences of n_ctx tokens */
     enum kvad_kv_type k_type, v_type; /* of the cache; 0: float32 */
-    const char *cpu; /* "portable", "avx2", ...: highest kernel level used; NULL: the best */
+    const char *cpu;      /* "portable", "avx2", ...: highest kernel level used; NULL: the best */
+    bool no_prefix_cache; /* requests do not start with the blocks of earlier ones (paged only) */
 };
 
 /** One sequence's part of a step. Results go to memory of the caller. */
@@ -314,6 +315,16 @@ KVAD_API enum kvad_status kvad_sequence_read_kv(const struct kvad_sequence *sequ
                                                 uint32_t layer, size_t first, size_t n, float *k,
                                                 float *v, struct kvad_error *err);
 
+/** A second sequence with the same tokens. Shares all memory with the first; whichever goes on
+ * first copies one block, at most. KVAD_ERR_UNSUPPORTED unless the cache is paged;
+ * KVAD_ERR_ARGUMENT when all n_sequences are in use. */
+KVAD_API enum kvad_status kvad_sequence_fork(const struct kvad_sequence *sequence,
+                                             struct kvad_sequence **out, struct kvad_error *err);
+/** For beam search: sequences[i] becomes what sequences[sources[i]] was, all at once; a source may
+ * be named any number of times. No rows are copied. On failure nothing has changed. */
+KVAD_API enum kvad_status kvad_sequence_reorder(struct kvad_sequence *const *sequences,
+                                                const size_t *sources, size_t n,
+                                                struct kvad_error *err);
 /** One step: append each item's tokens to its sequence and compute the wanted logits. Items name
  * different sequences. On failure no sequence has changed (KVAD_ERR_CONTEXT_FULL,
  * KVAD_ERR_NO_BLOCKS, KVAD_ERR_ARGUMENT for an id outside the vocabulary, KVAD_ERR_NOT_FINITE with
@@ -439,6 +450,10 @@ struct kvad_event {
     int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
     double logprob;   /* natural log of the model's own softmax at this id; 0 unless asked for */
     const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll or
+    int32_t priority;       /* higher runs first and is preempted last; 0: ordinary */
+    bool no_prefix_cache;   /* neither use blocks of other requests nor leave any */
+    const char *cache_salt; /* only requests with the same salt share blocks, and those without one;
+                               "" is a salt; copied */
                          step; not NUL-terminated */
     size_t text_size;
     enum kvad_finish finish; /* not NONE: the last event of this request */
@@ -461,6 +476,50 @@ KVAD_API enum kvad_status kvad_request_error(const struct kvad_request *request,
 /** End a request early; its last event says CANCELLED. Any thread. */
 KVAD_API void kvad_request_cancel(struct kvad_request *request);
 KVAD_API void kvad_request_destroy(struct kvad_request **request);
+/** Why a prompt did not find more of itself in the cache. */
+enum kvad_cache_miss {
+    KVAD_MISS_NONE,    /* it found all */
+    KVAD_MISS_OFF,     /* it does not share, or the cache is not paged */
+    KVAD_MISS_COLD,    /* nothing is cached under its salt */
+    KVAD_MISS_DIFFERS, /* no cached text goes on with its token number n_cached_tokens */
+    KVAD_MISS_EVICTED  /* what follows was cached, and had to make room evicted_steps ago */
+};
+
+/** What a request got from the cache and paid for it. */
+struct kvad_request_info {
+    size_t n_prompt_tokens, n_output_tokens;
+    size_t n_cached_tokens; /* of the prompt, that were in the cache when it began */
+    enum kvad_cache_miss miss;
+    uint64_t evicted_steps;
+    size_t n_preemptions;       /* times that it had to give its blocks back */
+    size_t n_recomputed_tokens; /* rows computed again after that */
+    uint64_t bytes_held;        /* of the cache, shared blocks as a whole */
+    uint64_t bytes_saved;       /* of these, in blocks that another one holds too */
+    bool is_running;            /* not queued and not finished */
+};
+
+/** Where the bytes of the paged cache are. The first five add up to what was allocated for it. */
+struct kvad_cache_stats {
+    uint64_t live_bytes;   /* blocks with one holder */
+    uint64_t shared_bytes; /* blocks with two holders and more, each counted once */
+    uint64_t idle_bytes;   /* blocks that nobody holds, kept for a prompt that begins like them */
+    uint64_t free_bytes;   /* blocks that hold nothing */
+    uint64_t table_bytes;  /* reference counts, lists, index: beside the blocks */
+    uint64_t n_prompt_tokens, n_hit_tokens; /* of all requests that began; found in the cache */
+    uint64_t n_evictions, n_copies;         /* blocks */
+    uint64_t n_preemptions, n_recomputed_tokens;
+    size_t n_running, n_waiting; /* requests */
+};
+
+KVAD_API void kvad_request_get_info(const struct kvad_request *request,
+                                    struct kvad_request_info *info);
+KVAD_API void kvad_cache_get_stats(const struct kvad_engine *engine,
+                                   struct kvad_cache_stats *stats);
+/** One character per block into text[capacity], ended by NUL: '.' free, 'o' idle, '1' held by one,
+ * '2' to '9' by as many, '+' by more. Returns the number of blocks. */
+KVAD_API size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capacity);
+/** Forget all blocks that nobody holds. */
+KVAD_API void kvad_cache_clear(struct kvad_engine *engine);
 
 #ifdef __cplusplus
 }

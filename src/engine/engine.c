@@ -100,6 +100,25 @@ static enum kvad_status open_pool(struct kvad_engine *e, uint64_t kv_bytes,
     return kvad_kv_pool_init(&e->pool, &e->shape, n_blocks, &e->heap, err);
 }
 
+/* Everything besides the tokens and the salt that rows depend on. */
+static enum kvad_status open_prefix(struct kvad_engine *e, const struct kvad_engine_options *o,
+                                    struct kvad_error *err) {
+    if (e->cache != KVAD_CACHE_PAGED || o->no_prefix_cache) return KVAD_OK;
+    const struct kvad_description *d = &e->model->description;
+    const uint32_t model[] = {d->n_layers,
+                              d->n_kv_heads,
+                              d->head_dim,
+                              d->n_vocab,
+                              (uint32_t)e->model->weights,
+                              (uint32_t)e->shape.k_type,
+                              (uint32_t)e->shape.v_type,
+                              (uint32_t)e->shape.block_tokens};
+    KVAD_TRY(kvad_prefix_init(&e->prefix, &e->pool, &e->shape, model, sizeof model, &e->heap, err));
+    size_t n = kvad_kv_blocks_for(&e->shape, e->n_ctx);
+    e->found = kvad_alloc_zero(&e->heap, n, sizeof *e->found);
+    return e->found ? KVAD_OK : kvad_fail_memory(err, "prefix index", n * sizeof *e->found);
+}
+
 static enum kvad_status open_step(struct kvad_engine *e, struct kvad_error *err) {
     uint64_t before = atomic_load(&e->heap.bytes);
     size_t n = e->n_sequences, n_vocab = e->model->description.n_vocab, floats;
@@ -109,7 +128,8 @@ static enum kvad_status open_step(struct kvad_engine *e, struct kvad_error *err)
     e->step_items = kvad_alloc_zero(&e->heap, n, sizeof *e->step_items);
     e->step_owners = kvad_alloc_zero(&e->heap, n, sizeof *e->step_owners);
     e->step_logits = kvad_alloc_zero(&e->heap, floats, sizeof *e->step_logits);
-    if (!e->items || !e->step_items || !e->step_owners || !e->step_logits)
+    e->running = kvad_alloc_zero(&e->heap, n, sizeof(struct kvad_request *));
+    if (!e->items || !e->step_items || !e->step_owners || !e->step_logits || !e->running)
         return kvad_fail_memory(err, "logits of a step", floats * sizeof *e->step_logits);
     KVAD_TRY(kvad_forward_create(e->model, &e->kernels, e->threads, e->n_batch_tokens, n, &e->heap,
                                  &e->forward, err));
@@ -135,6 +155,7 @@ static enum kvad_status open_engine(struct kvad_engine *e, const struct kvad_eng
                                       .v_type = o->v_type};
     KVAD_TRY(kvad_kv_shape_init(&e->shape, err));
     KVAD_TRY(open_pool(e, o->kv_bytes, err));
+    KVAD_TRY(open_prefix(e, o, err));
     KVAD_TRY(open_step(e, err));
     kvad_engine_log(e, KVAD_LOG_INFO, "engine: %u threads, %s kernels, context %u, %llu step bytes",
                     kvad_threads_count(e->threads), e->kernels.isa, e->n_ctx,
@@ -176,6 +197,11 @@ void kvad_engine_close(struct kvad_engine **engine) {
     kvad_free(&e->heap, e->step_items, n * sizeof *e->step_items);
     kvad_free(&e->heap, e->step_owners, n * sizeof *e->step_owners);
     kvad_free(&e->heap, e->step_logits, n * e->model->description.n_vocab * sizeof *e->step_logits);
+    kvad_free(&e->heap, e->running, n * sizeof(struct kvad_request *));
+    kvad_queue_deinit(&e->queue, &e->heap);
+    if (e->found)
+        kvad_free(&e->heap, e->found, kvad_kv_blocks_for(&e->shape, e->n_ctx) * sizeof *e->found);
+    kvad_prefix_deinit(&e->prefix);
     if (e->pool.heap) kvad_kv_pool_deinit(&e->pool);
     kvad_threads_release(&e->threads);
     kvad_model_release(&e->model);
@@ -185,6 +211,9 @@ void kvad_engine_close(struct kvad_engine **engine) {
 
 uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine) {
     uint64_t bytes = 0;
+    if (engine->pool.heap)
+        return (engine->pool.n_blocks - kvad_kv_pool_available(&engine->pool)) *
+               (uint64_t)engine->pool.block_bytes;
     for (const struct kvad_sequence *s = engine->sequences; s; s = s->next)
         bytes += kvad_kv_sequence_bytes(&s->kv);
     return bytes;

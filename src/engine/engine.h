@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
-#include "kv/sequence.h"
+#include "engine/queue.h"
+#include "kv/sharing.h"
 #include "model/forward.h"
 
 struct kvad_sequence {
@@ -13,6 +14,12 @@ struct kvad_sequence {
     struct kvad_sequence *previous, *next; /* in engine->sequences */
     struct kvad_kv_sequence kv;
     uint64_t eval_stamp; /* the last eval that named it: finds a sequence named twice */
+};
+
+/* What requests got out of the cache and paid for it, since the engine was opened. */
+struct kvad_cache_counters {
+    uint64_t n_hit_tokens, n_prompt_tokens;
+    uint64_t n_preemptions, n_recomputed_tokens;
 };
 
 struct kvad_engine {
@@ -24,7 +31,9 @@ struct kvad_engine {
     enum kvad_cache_policy cache;
     uint32_t n_ctx, n_sequences, n_batch_tokens;
     struct kvad_kv_shape shape;
-    struct kvad_kv_pool pool; /* KVAD_CACHE_PAGED and KVAD_CACHE_NONE */
+    struct kvad_kv_pool pool;  /* KVAD_CACHE_PAGED and KVAD_CACHE_NONE */
+    struct kvad_prefix prefix; /* zeroed: requests share nothing */
+    uint32_t *found;           /* [kvad_kv_blocks_for(n_ctx)] blocks of a search */
     struct kvad_forward *forward;
     struct kvad_forward_item *items; /* [n_sequences] of the step that runs */
     uint64_t step_bytes, kv_bytes_peak;
@@ -36,14 +45,20 @@ struct kvad_engine {
     _Atomic bool interrupt;
     const struct kvad_probe *probe; /* counts the parts of steps; NULL: none */
 
-    struct kvad_request *requests;     /* queued and running, in order of arrival */
+    struct kvad_request_queue queue; /* requests that wait */
+    struct kvad_request **running;   /* [n_running] in the order of kvad_request_is_before() */
+    size_t n_running;
+    struct kvad_request *parked; /* preempted while they waited for their readers */
+    size_t n_parked;
+    _Atomic bool cancel_asked; /* some request was cancelled since the last step */
+    uint64_t n_submitted, n_steps;
+    struct kvad_cache_counters counters;
     struct kvad_eval_item *step_items; /* [n_sequences] */
     struct kvad_request **step_owners; /* [n_sequences] whose item it is */
     float *step_logits;                /* [n_sequences][n_vocab]; one row per item */
-    size_t blocks_promised;            /* blocks that running requests may still come to need */
 };
 
-/** Bytes of cache memory that all sequences hold now. O(sequences). */
+/** Bytes of cache memory that all sequences hold now, shared blocks once. */
 uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine);
 
 /** Remember the bytes of cache memory held now, if they are the most so far. */

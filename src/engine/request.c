@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "engine/scheduler.h"
 #include "sampling/logprob.h"
 
 /* ---------------------------------------------------------------- events */
@@ -39,13 +40,10 @@ bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event) {
 /* ---------------------------------------------------------------- the end of a request */
 
 static void leave_engine(struct kvad_request *r) {
-    struct kvad_request **link = &r->engine->requests;
-    while (*link && *link != r)
-        link = &(*link)->next;
-    if (*link) *link = r->next;
-    r->next = NULL;
-    if (r->state == REQUEST_RUNNING) r->engine->blocks_promised -= r->n_blocks;
-    kvad_sequence_destroy(&r->sequence);
+    struct kvad_engine *e = r->engine;
+    if (r->state == REQUEST_QUEUED && r->queue_index != SIZE_MAX) kvad_queue_remove(&e->queue, r);
+    if (r->state == REQUEST_PARKED) kvad_engine_unpark(r);
+    if (r->state == REQUEST_RUNNING) kvad_engine_stop_running(r);
     r->state = REQUEST_FINISHED;
 }
 
@@ -71,6 +69,8 @@ enum kvad_status kvad_request_error(const struct kvad_request *request, struct k
 
 void kvad_request_cancel(struct kvad_request *request) {
     atomic_store(&request->cancel, true);
+    /* After the request's own flag: the step that sees this one sees that one. */
+    atomic_store(&request->engine->cancel_asked, true);
 }
 
 void kvad_request_destroy(struct kvad_request **request) {
@@ -78,6 +78,7 @@ void kvad_request_destroy(struct kvad_request **request) {
     struct kvad_request *r = *request;
     *request = NULL;
     leave_engine(r);
+    if (r->root) kvad_prefix_root_release(&r->engine->prefix, r->root);
     struct kvad_heap *heap = &r->engine->heap;
     kvad_sampler_destroy(&r->sampler);
     kvad_text_stream_deinit(&r->stream);

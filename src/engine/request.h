@@ -11,7 +11,7 @@ enum {
     REQUEST_EVENTS = 64
 };
 
-enum request_state { REQUEST_QUEUED, REQUEST_RUNNING, REQUEST_FINISHED };
+enum request_state { REQUEST_QUEUED, REQUEST_PARKED, REQUEST_RUNNING, REQUEST_FINISHED };
 
 struct request_event {
     int32_t token;
@@ -22,8 +22,12 @@ struct request_event {
 
 struct kvad_request {
     struct kvad_engine *engine;
-    struct kvad_request *next; /* in engine->requests, until it has finished */
     enum request_state state;
+    size_t queue_index;        /* while queued */
+    struct kvad_request *next; /* while parked */
+    uint64_t arrival;          /* counts the engine's requests */
+    int32_t priority;
+    bool ends_at_once; /* nothing to generate */
     _Atomic bool cancel;
 
     int32_t *ids; /* [n_ids] prompt, then output */
@@ -31,7 +35,20 @@ struct kvad_request {
     size_t window;                  /* first id that the context holds; moves when it slides */
     size_t n_fed;                   /* ids from `window` on that are in the cache */
     struct kvad_sequence *sequence; /* while running */
-    size_t n_blocks;                /* promised to it from the pool */
+    size_t n_blocks;                /* of the pool, at its longest */
+
+    /* Sharing. */
+    struct kvad_prefix_root *root;  /* NULL: it shares nothing */
+    size_t first_window;            /* `window` before it ever slid */
+    bool is_attached;               /* has looked for blocks that are there */
+    struct kvad_request *waits_for; /* computes what this one begins with */
+    size_t wait_target, n_common; /* goes on when that one is so far; tokens they have in common */
+    size_t n_waiters;             /* requests that wait for this one */
+    size_t n_cached;              /* prompt tokens that were there at the start */
+    enum kvad_cache_miss miss;    /* why no more of them */
+    uint64_t evicted_ago;         /* in steps, with KVAD_MISS_EVICTED */
+    size_t n_preemptions, n_lost; /* rows that were there before the last preemption */
+    size_t n_recomputed;
 
     size_t max_tokens, min_tokens;
     enum kvad_overflow on_overflow;
@@ -51,6 +68,16 @@ struct kvad_request {
     enum kvad_status error_status;
     struct kvad_error error;
 };
+
+/* Ids that are known but not in the cache yet: 1 while decoding, more while the prompt is read. */
+static inline size_t kvad_request_pending(const struct kvad_request *request) {
+    return request->n_ids - request->window - request->n_fed;
+}
+/* Whether its rows are those of its first tokens, so that others can use them: not after it slid.
+ */
+static inline bool kvad_request_shares(const struct kvad_request *request) {
+    return request->root && request->window == request->first_window;
+}
 
 /** Whether two more events (a token and the end) and their text still fit. */
 bool kvad_request_has_room(const struct kvad_request *request);

@@ -52,6 +52,69 @@ void kvad_sequence_destroy(struct kvad_sequence **sequence) {
     kvad_free(&engine->heap, s, sizeof *s);
 }
 
+enum kvad_status kvad_sequence_fork(const struct kvad_sequence *sequence,
+                                    struct kvad_sequence **out, struct kvad_error *err) {
+    if (sequence->kv.source != KVAD_KV_PAGED || sequence->engine->cache != KVAD_CACHE_PAGED)
+        return kvad_fail(
+            err, KVAD_ERR_UNSUPPORTED,
+            "only sequences of the paged cache can be forked: open the engine with it");
+    struct kvad_sequence *fork;
+    KVAD_TRY(kvad_sequence_create(sequence->engine, &fork, err));
+    kvad_kv_sequence_attach(&fork->kv, sequence->kv.table, sequence->kv.length);
+    fork->kv.n_published = sequence->kv.n_published;
+    *out = fork;
+    return KVAD_OK;
+}
+
+static enum kvad_status check_reorder(struct kvad_sequence *const *sequences, const size_t *sources,
+                                      size_t n, struct kvad_error *err) {
+    struct kvad_engine *e = n > 0 ? sequences[0]->engine : NULL;
+    if (n > 0 && e->cache != KVAD_CACHE_PAGED)
+        return kvad_fail(err, KVAD_ERR_UNSUPPORTED,
+                         "only sequences of the paged cache can be reordered");
+    if (n > 0) e->eval_stamp++;
+    for (size_t i = 0; i < n; i++) {
+        if (sequences[i]->engine != e)
+            return kvad_fail(err, KVAD_ERR_ARGUMENT, "sequence %zu is of another engine", i);
+        if (sequences[i]->eval_stamp == e->eval_stamp)
+            return kvad_fail(err, KVAD_ERR_ARGUMENT, "sequence %zu is named twice", i);
+        sequences[i]->eval_stamp = e->eval_stamp;
+        if (sources[i] >= n)
+            return kvad_fail(err, KVAD_ERR_ARGUMENT, "sources[%zu] is %zu of %zu sequences", i,
+                             sources[i], n);
+    }
+    return KVAD_OK;
+}
+
+/* What each sequence becomes is made beside it first, so that failing changes nothing and no source
+ * is overwritten before its last reader. */
+enum kvad_status kvad_sequence_reorder(struct kvad_sequence *const *sequences,
+                                       const size_t *sources, size_t n, struct kvad_error *err) {
+    KVAD_TRY(check_reorder(sequences, sources, n, err));
+    if (n == 0) return KVAD_OK;
+    struct kvad_engine *e = sequences[0]->engine;
+    struct kvad_kv_sequence *made = kvad_alloc_zero(&e->heap, n, sizeof *made);
+    if (!made) return kvad_fail_memory(err, "reorder", n * sizeof *made);
+    enum kvad_status status = KVAD_OK;
+    for (size_t i = 0; i < n && status == KVAD_OK; i++) {
+        const struct kvad_kv_sequence *source = &sequences[sources[i]]->kv;
+        status = kvad_kv_sequence_init(&made[i], &e->shape, KVAD_KV_PAGED, &e->pool, e->n_ctx,
+                                       &e->heap, err);
+        if (status != KVAD_OK) break;
+        kvad_kv_sequence_attach(&made[i], source->table, source->length);
+        made[i].n_published = source->n_published;
+    }
+    for (size_t i = 0; i < n && status == KVAD_OK; i++) {
+        struct kvad_kv_sequence old = sequences[i]->kv;
+        sequences[i]->kv = made[i];
+        made[i] = old;
+    }
+    for (size_t i = 0; i < n; i++)
+        kvad_kv_sequence_deinit(&made[i]);
+    kvad_free(&e->heap, made, n * sizeof *made);
+    return status;
+}
+
 size_t kvad_sequence_length(const struct kvad_sequence *sequence) {
     return sequence->kv.length;
 }

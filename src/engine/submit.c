@@ -44,7 +44,7 @@ static enum kvad_status check_prompt(const struct kvad_engine *e,
 }
 
 /* Blocks that the request holds at its longest; a request that can never fit is refused now. */
-static enum kvad_status promise_blocks(struct kvad_request *r, struct kvad_error *err) {
+static enum kvad_status count_blocks(struct kvad_request *r, struct kvad_error *err) {
     const struct kvad_engine *e = r->engine;
     if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) return KVAD_OK;
     size_t longest = e->n_ctx;
@@ -80,6 +80,7 @@ static enum kvad_status copy_ids(struct kvad_request *r, const struct kvad_reque
     r->n_ids = r->n_prompt = o->n_prompt;
     /* A prompt longer than the context is only here when it may slide: its last part counts. */
     r->window = r->n_ids > r->engine->n_ctx ? r->n_ids - r->engine->n_ctx : 0;
+    r->first_window = r->window;
     return KVAD_OK;
 }
 
@@ -127,6 +128,14 @@ static enum kvad_status make_stream(struct kvad_request *r, const struct kvad_re
     return r->text ? KVAD_OK : kvad_fail_memory(err, "text of a request", r->text_capacity);
 }
 
+static enum kvad_status share_prefix(struct kvad_request *r, const struct kvad_request_options *o,
+                                     struct kvad_error *err) {
+    r->miss = KVAD_MISS_OFF;
+    if (!r->engine->prefix.heap || o->no_prefix_cache) return KVAD_OK;
+    size_t size = o->cache_salt ? strlen(o->cache_salt) : 0;
+    return kvad_prefix_root_acquire(&r->engine->prefix, o->cache_salt, size, &r->root, err);
+}
+
 static enum kvad_status fill(struct kvad_request *r, const struct kvad_request_options *o,
                              struct kvad_error *err) {
     KVAD_TRY(copy_ids(r, o, err));
@@ -136,7 +145,11 @@ static enum kvad_status fill(struct kvad_request *r, const struct kvad_request_o
     r->logprobs = o->logprobs;
     r->on_logits = o->on_logits;
     r->user = o->user;
-    KVAD_TRY(promise_blocks(r, err));
+    r->priority = o->priority;
+    r->ends_at_once = r->max_tokens == 0 ||
+                      (r->n_ids >= r->engine->n_ctx && r->on_overflow != KVAD_OVERFLOW_RECOMPUTE);
+    KVAD_TRY(count_blocks(r, err));
+    KVAD_TRY(share_prefix(r, o, err));
     KVAD_TRY(make_sampler(r, o, err));
     return make_stream(r, o, err);
 }
@@ -150,15 +163,18 @@ enum kvad_status kvad_request_submit(struct kvad_engine *engine,
     struct kvad_request *r = kvad_alloc_zero(&engine->heap, 1, sizeof *r);
     if (!r) return kvad_fail_memory(err, "request", sizeof *r);
     r->engine = engine;
+    r->queue_index = SIZE_MAX; /* not queued yet */
     enum kvad_status status = fill(r, &o, err);
+    /* Room for all that wait and all that may have to wait again. */
+    size_t n_alive = engine->queue.n + engine->n_running + engine->n_parked;
+    if (status == KVAD_OK)
+        status = kvad_queue_reserve(&engine->queue, n_alive + 1, &engine->heap, err);
     if (status != KVAD_OK) {
         kvad_request_destroy(&r);
         return status;
     }
-    struct kvad_request **last = &engine->requests;
-    while (*last)
-        last = &(*last)->next;
-    *last = r;
+    r->arrival = engine->n_submitted++;
+    kvad_queue_push(&engine->queue, r);
     *out = r;
     return KVAD_OK;
 }

@@ -170,9 +170,9 @@ static void test_the_harness_sees_what_it_should(void **state) {
     struct kvad_engine *engine = open_engine(reference->model, &options);
     struct kvad_sequence *sequence = new_sequence(engine);
     feed(sequence, reference->tokens, 20, NULL, NULL);
-    sequence->kv.length = 19;
+    sequence->kv.length = sequence->kv.n_ready = 19;
     poison_unused(engine, POISON_V, NAN);
-    sequence->kv.length = 20;
+    sequence->kv.length = sequence->kv.n_ready = 20;
     float *k = malloc(2 * 35 * sizeof *k), *v = k + 35;
     assert_non_null(k);
     struct kvad_error err;

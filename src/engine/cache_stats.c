@@ -1,0 +1,66 @@
+/* Where the bytes of the cache are, and what requests got out of it. */
+#include "engine/request.h"
+
+void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_stats *stats) {
+    const struct kvad_engine *e = engine;
+    const struct kvad_kv_pool *pool = &e->pool;
+    const struct kvad_cache_counters *counters = &e->counters;
+    uint64_t bytes = pool->block_bytes;
+    *stats = (struct kvad_cache_stats){.n_prompt_tokens = counters->n_prompt_tokens,
+                                       .n_hit_tokens = counters->n_hit_tokens,
+                                       .n_preemptions = counters->n_preemptions,
+                                       .n_recomputed_tokens = counters->n_recomputed_tokens,
+                                       .n_running = e->n_running,
+                                       .n_waiting = e->queue.n + e->n_parked};
+    if (!pool->heap) {
+        stats->live_bytes = kvad_engine_kv_bytes(e);
+        return;
+    }
+    size_t n_held = pool->n_blocks - kvad_kv_pool_available(pool);
+    stats->live_bytes = (n_held - pool->n_shared) * bytes;
+    stats->shared_bytes = pool->n_shared * bytes;
+    stats->idle_bytes = pool->n_idle * bytes;
+    stats->free_bytes = pool->n_free * bytes;
+    stats->table_bytes = kvad_kv_pool_table_bytes(pool) + kvad_prefix_table_bytes(&e->prefix);
+    if (e->found) stats->table_bytes += kvad_kv_blocks_for(&e->shape, e->n_ctx) * sizeof *e->found;
+    stats->n_evictions = pool->n_evictions;
+    stats->n_copies = pool->n_copies;
+}
+
+void kvad_request_get_info(const struct kvad_request *request, struct kvad_request_info *info) {
+    const struct kvad_request *r = request;
+    *info = (struct kvad_request_info){.n_prompt_tokens = r->n_prompt,
+                                       .n_output_tokens = r->n_outputs,
+                                       .n_cached_tokens = r->n_cached,
+                                       .miss = r->miss,
+                                       .evicted_steps = r->evicted_ago,
+                                       .n_preemptions = r->n_preemptions,
+                                       .n_recomputed_tokens = r->n_recomputed,
+                                       .is_running = r->state == REQUEST_RUNNING};
+    if (!r->sequence) return;
+    const struct kvad_kv_sequence *kv = &r->sequence->kv;
+    info->bytes_held = kvad_kv_sequence_bytes(kv);
+    if (kv->source != KVAD_KV_PAGED) return;
+    for (size_t i = 0; i < kv->n_blocks; i++)
+        if (kv->pool->references[kv->table[i]] > 1) info->bytes_saved += kv->pool->block_bytes;
+}
+
+static char block_sign(const struct kvad_kv_pool *pool, size_t block) {
+    uint32_t n = pool->references[block];
+    if (n == 0) return pool->is_cached[block] ? 'o' : '.';
+    return n > 9 ? '+' : (char)('0' + n);
+}
+
+size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capacity) {
+    const struct kvad_kv_pool *pool = &engine->pool;
+    if (capacity == 0) return pool->n_blocks;
+    size_t n = kvad_min_size(pool->n_blocks, capacity - 1);
+    for (size_t i = 0; i < n; i++)
+        text[i] = block_sign(pool, i);
+    text[n] = '\0';
+    return pool->n_blocks;
+}
+
+void kvad_cache_clear(struct kvad_engine *engine) {
+    if (engine->prefix.heap) kvad_prefix_clear(&engine->prefix);
+}
