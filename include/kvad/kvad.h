@@ -167,7 +167,8 @@ struct kvad_model_options {
     enum kvad_activation activation; /* overrides the file */
     uint32_t n_heads;                /* 0: from the file; needed for files that do not say */
     bool no_tokenizer;               /* do not look for one */
-    enum kvad_weight_type weights;   /* converted at load */
+    bool verify; /* of a packed file, check the checksum of all weights: reads the whole file */
+    enum kvad_weight_type weights; /* converted at load */
 };
 
 struct kvad_model_info {
@@ -203,6 +204,11 @@ KVAD_API enum kvad_status kvad_model_load_memory(const void *data, size_t size,
 KVAD_API enum kvad_status kvad_model_inspect(const char *path,
                                              const struct kvad_model_options *options,
                                              struct kvad_model_info *info, struct kvad_error *err);
+/** Write a model to `path` as it lies in memory: weights in their type, configuration and tokenizer
+ * in one file, which kvad_model_load() maps in milliseconds. Replaces an existing file only when
+ * all is written. KVAD_ERR_UNSUPPORTED for a model that came from such a file (copy it). */
+KVAD_API enum kvad_status kvad_model_pack(const struct kvad_model *model, const char *path,
+                                          struct kvad_error *err);
 KVAD_API struct kvad_model *kvad_model_retain(struct kvad_model *model);
 KVAD_API void kvad_model_release(struct kvad_model **model);
 KVAD_API void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info *info);
@@ -309,12 +315,6 @@ KVAD_API size_t kvad_sequence_length(const struct kvad_sequence *sequence);
 /** Forget all tokens from `length` on; length <= current length. Memory goes back at once. */
 KVAD_API enum kvad_status kvad_sequence_truncate(struct kvad_sequence *sequence, size_t length,
                                                  struct kvad_error *err);
-/** Copy cached rows out for inspection: K and V, each [n_kv_heads][n][head_dim], of tokens [first,
- * first + n). */
-KVAD_API enum kvad_status kvad_sequence_read_kv(const struct kvad_sequence *sequence,
-                                                uint32_t layer, size_t first, size_t n, float *k,
-                                                float *v, struct kvad_error *err);
-
 /** A second sequence with the same tokens. Shares all memory with the first; whichever goes on
  * first copies one block, at most. KVAD_ERR_UNSUPPORTED unless the cache is paged;
  * KVAD_ERR_ARGUMENT when all n_sequences are in use. */
@@ -325,6 +325,12 @@ KVAD_API enum kvad_status kvad_sequence_fork(const struct kvad_sequence *sequenc
 KVAD_API enum kvad_status kvad_sequence_reorder(struct kvad_sequence *const *sequences,
                                                 const size_t *sources, size_t n,
                                                 struct kvad_error *err);
+/** Copy cached rows out for inspection: K and V, each [n_kv_heads][n][head_dim], of tokens [first,
+ * first + n). */
+KVAD_API enum kvad_status kvad_sequence_read_kv(const struct kvad_sequence *sequence,
+                                                uint32_t layer, size_t first, size_t n, float *k,
+                                                float *v, struct kvad_error *err);
+
 /** One step: append each item's tokens to its sequence and compute the wanted logits. Items name
  * different sequences. On failure no sequence has changed (KVAD_ERR_CONTEXT_FULL,
  * KVAD_ERR_NO_BLOCKS, KVAD_ERR_ARGUMENT for an id outside the vocabulary, KVAD_ERR_NOT_FINITE with
@@ -444,16 +450,16 @@ struct kvad_request_options {
     void (*on_logits)(void *user, size_t output_index, const float *logits,
                       size_t n_vocab); /* may be NULL */
     void *user;
+    int32_t priority;       /* higher runs first and is preempted last; 0: ordinary */
+    bool no_prefix_cache;   /* neither use blocks of other requests nor leave any */
+    const char *cache_salt; /* only requests with the same salt share blocks, and those without one;
+                               "" is a salt; copied */
 };
 
 struct kvad_event {
     int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
     double logprob;   /* natural log of the model's own softmax at this id; 0 unless asked for */
     const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll or
-    int32_t priority;       /* higher runs first and is preempted last; 0: ordinary */
-    bool no_prefix_cache;   /* neither use blocks of other requests nor leave any */
-    const char *cache_salt; /* only requests with the same salt share blocks, and those without one;
-                               "" is a salt; copied */
                          step; not NUL-terminated */
     size_t text_size;
     enum kvad_finish finish; /* not NONE: the last event of this request */
@@ -470,12 +476,6 @@ KVAD_API enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *n
                                            struct kvad_error *err);
 /** Take the next event; false: none now. */
 KVAD_API bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event);
-/** The error of a request that finished with KVAD_FINISH_ERROR; KVAD_OK otherwise. */
-KVAD_API enum kvad_status kvad_request_error(const struct kvad_request *request,
-                                             struct kvad_error *err);
-/** End a request early; its last event says CANCELLED. Any thread. */
-KVAD_API void kvad_request_cancel(struct kvad_request *request);
-KVAD_API void kvad_request_destroy(struct kvad_request **request);
 /** Why a prompt did not find more of itself in the cache. */
 enum kvad_cache_miss {
     KVAD_MISS_NONE,    /* it found all */
@@ -520,6 +520,12 @@ KVAD_API void kvad_cache_get_stats(const struct kvad_engine *engine,
 KVAD_API size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capacity);
 /** Forget all blocks that nobody holds. */
 KVAD_API void kvad_cache_clear(struct kvad_engine *engine);
+/** The error of a request that finished with KVAD_FINISH_ERROR; KVAD_OK otherwise. */
+KVAD_API enum kvad_status kvad_request_error(const struct kvad_request *request,
+                                             struct kvad_error *err);
+/** End a request early; its last event says CANCELLED. Any thread. */
+KVAD_API void kvad_request_cancel(struct kvad_request *request);
+KVAD_API void kvad_request_destroy(struct kvad_request **request);
 
 #ifdef __cplusplus
 }

@@ -8,13 +8,6 @@
 
 enum { DEFAULT_BATCH_TOKENS = 512, DEFAULT_BLOCK_TOKENS = 16, MAX_SEQUENCES = 1 << 16 };
 
-#define STRING_OF(x)          #x
-#define VERSION_TEXT(a, b, c) STRING_OF(a) "." STRING_OF(b) "." STRING_OF(c)
-
-const char *kvad_version(void) {
-    return VERSION_TEXT(KVAD_VERSION_MAJOR, KVAD_VERSION_MINOR, KVAD_VERSION_PATCH);
-}
-
 void kvad_engine_log(const struct kvad_engine *engine, enum kvad_log_level level,
                      const char *format, ...) {
     if (!engine->log.write) return;

@@ -84,6 +84,11 @@ enum kvad_status kvad_model_allocate(struct kvad_model *model,
                                      const bool present[KVAD_PARAMETER_COUNT],
                                      struct kvad_error *err);
 
+/** Place every array of a model in its area, which is there. KVAD_ERR_NO_MEMORY for the list of
+ * layers. */
+enum kvad_status kvad_model_place(struct kvad_model *model,
+                                  const bool present[KVAD_PARAMETER_COUNT], struct kvad_error *err);
+
 static inline size_t kvad_panel_count(size_t n) {
     return (n + KVAD_PANEL - 1) / KVAD_PANEL;
 }

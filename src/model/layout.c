@@ -112,21 +112,25 @@ enum kvad_status kvad_model_measure(const struct kvad_description *description,
     return KVAD_OK;
 }
 
+enum kvad_status kvad_model_place(struct kvad_model *model,
+                                  const bool present[KVAD_PARAMETER_COUNT],
+                                  struct kvad_error *err) {
+    size_t n_layers = model->description.n_layers;
+    model->layers = kvad_alloc_zero(&model->heap, n_layers, sizeof *model->layers);
+    if (!model->layers)
+        return kvad_fail_memory(err, "the list of layers", n_layers * sizeof *model->layers);
+    struct layout l = {&model->description, present, model->weights, {model->area, 0, false}};
+    for (size_t i = 0; i < n_layers; i++)
+        place_layer(&l, &model->layers[i]);
+    place_ends(&l, model);
+    return KVAD_OK;
+}
+
 enum kvad_status kvad_model_allocate(struct kvad_model *model,
                                      const bool present[KVAD_PARAMETER_COUNT],
                                      struct kvad_error *err) {
     KVAD_TRY(kvad_model_measure(&model->description, present, model, err));
-    size_t bytes = model->area_bytes;
-    model->area = kvad_alloc(&model->heap, bytes);
-    if (!model->area) return kvad_fail_memory(err, "weights", bytes);
-    model->layers =
-        kvad_alloc_zero(&model->heap, model->description.n_layers, sizeof *model->layers);
-    if (!model->layers)
-        return kvad_fail_memory(err, "the list of layers",
-                                model->description.n_layers * sizeof *model->layers);
-    struct layout l = {&model->description, present, model->weights, {model->area, 0, false}};
-    for (uint32_t i = 0; i < model->description.n_layers; i++)
-        place_layer(&l, &model->layers[i]);
-    place_ends(&l, model);
-    return KVAD_OK;
+    model->area = kvad_alloc(&model->heap, model->area_bytes);
+    if (!model->area) return kvad_fail_memory(err, "weights", model->area_bytes);
+    return kvad_model_place(model, present, err);
 }

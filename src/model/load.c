@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "formats/locate.h"
 #include "model/load_tokenizer.h"
+#include "model/pack.h"
 #include "model/weights.h"
 
 /* One load from start to end. */
@@ -14,6 +16,7 @@ struct loader {
     const struct kvad_checkpoint *checkpoint;
     struct kvad_weights weights;
     struct kvad_tokenizer *tokenizer;
+    char *tokenizer_path; /* on `heap` */
 };
 
 static enum kvad_status copy_options(const struct kvad_model_options *from,
@@ -83,7 +86,7 @@ static enum kvad_status prepare(struct loader *l, struct kvad_error *err) {
     KVAD_TRY(kvad_weights_open(l->checkpoint, l->options.n_heads, l->options.activation, &l->heap,
                                &l->weights, err));
     KVAD_TRY(kvad_model_find_tokenizer(l->checkpoint, &l->options, l->weights.description.n_vocab,
-                                       &l->heap, &l->tokenizer, err));
+                                       &l->heap, &l->tokenizer, &l->tokenizer_path, err));
     say_what_is_odd(l);
     return KVAD_OK;
 }
@@ -96,6 +99,13 @@ static enum kvad_status build(struct loader *l, struct kvad_model **out, struct 
     decide_tokens(l, model);
     model->tokenizer = l->tokenizer;
     l->tokenizer = NULL;
+    if (l->tokenizer_path) {
+        model->tokenizer_path = kvad_path_format(&model->heap, "%s", l->tokenizer_path);
+        if (!model->tokenizer_path) {
+            kvad_model_release(&model);
+            return kvad_fail_memory(err, "a path", strlen(l->tokenizer_path) + 1);
+        }
+    }
     say(&l->options.log, KVAD_LOG_INFO, "%s: %s, %u layers, %u heads, width %u, %llu parameters",
         l->checkpoint->path, model->description.family, model->description.n_layers,
         model->description.n_heads, model->description.d_model,
@@ -126,6 +136,7 @@ static enum kvad_status start(struct loader *l, const struct kvad_model_options 
 
 static void finish(struct loader *l) {
     kvad_tokenizer_release(&l->tokenizer);
+    kvad_path_free(&l->heap, l->tokenizer_path);
     kvad_weights_close(&l->weights);
     kvad_checkpoint_close(&l->checkpoint);
 }
@@ -135,6 +146,7 @@ enum kvad_status kvad_model_load(const char *path, const struct kvad_model_optio
     struct loader l;
     KVAD_TRY(start(&l, options, err));
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
+    if (kvad_pack_probe(path)) return kvad_pack_load(path, &l.options, out, err);
     enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
     if (status == KVAD_OK) status = build(&l, out, err);
     finish(&l);
@@ -158,6 +170,13 @@ enum kvad_status kvad_model_inspect(const char *path, const struct kvad_model_op
     struct loader l;
     KVAD_TRY(start(&l, options, err));
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
+    if (kvad_pack_probe(path)) {
+        struct kvad_model *model = NULL;
+        KVAD_TRY(kvad_pack_load(path, &l.options, &model, err));
+        kvad_model_get_info(model, info);
+        kvad_model_release(&model);
+        return KVAD_OK;
+    }
     enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
     if (status == KVAD_OK) status = measure(&l, info, err);
     finish(&l);

@@ -12,14 +12,21 @@ struct search {
     const struct kvad_model_options *options;
     struct kvad_heap *heap;
     struct kvad_tokenizer *found;
+    char *path; /* where, on the heap */
     struct kvad_error *err;
 };
 
-/* Open if it is there; NOT_FOUND is no failure of the search. */
+/* Open if it is there; NOT_FOUND is no failure of the search, unless the user named the place. */
 static enum kvad_status try_path(struct search *s, const char *path) {
     struct kvad_error why;
     enum kvad_status status = kvad_tokenizer_open(path, &s->options->allocator, &s->found, &why);
-    if (status == KVAD_OK || status == KVAD_ERR_NOT_FOUND) return KVAD_OK;
+    if (status == KVAD_OK) {
+        s->path = kvad_path_format(s->heap, "%s", path);
+        if (s->path) return KVAD_OK;
+        kvad_tokenizer_release(&s->found);
+        return kvad_fail_memory(s->err, "a path", strlen(path) + 1);
+    }
+    if (status == KVAD_ERR_NOT_FOUND && !s->options->tokenizer_path) return KVAD_OK;
     if (s->err) *s->err = why;
     return status;
 }
@@ -84,21 +91,24 @@ static void say_none_found(const struct kvad_log *log, uint32_t n_vocab) {
                      "vocab.json and merges.txt beside the model, or pass --tokenizer PATH");
 }
 
+/* The places in their order. */
+static enum kvad_status search(struct search *s, uint32_t n_vocab) {
+    if (s->options->tokenizer_path) return try_path(s, s->options->tokenizer_path);
+    if (s->checkpoint->folder) KVAD_TRY(try_path(s, s->checkpoint->folder));
+    if (!s->found) KVAD_TRY(try_nanogpt(s));
+    if (!s->found && is_gpt2_size(n_vocab)) KVAD_TRY(try_caches(s));
+    if (!s->found) say_none_found(&s->options->log, n_vocab);
+    return KVAD_OK;
+}
+
 enum kvad_status kvad_model_find_tokenizer(const struct kvad_checkpoint *checkpoint,
                                            const struct kvad_model_options *options,
                                            uint32_t n_vocab, struct kvad_heap *heap,
-                                           struct kvad_tokenizer **out, struct kvad_error *err) {
-    struct search s = {checkpoint, options, heap, NULL, err};
-    if (options->no_tokenizer) {
-        *out = NULL;
-        return KVAD_OK;
-    }
-    if (options->tokenizer_path)
-        return kvad_tokenizer_open(options->tokenizer_path, &options->allocator, out, err);
-    if (checkpoint->folder) KVAD_TRY(try_path(&s, checkpoint->folder));
-    if (!s.found) KVAD_TRY(try_nanogpt(&s));
-    if (!s.found && is_gpt2_size(n_vocab)) KVAD_TRY(try_caches(&s));
-    if (!s.found) say_none_found(&options->log, n_vocab);
+                                           struct kvad_tokenizer **out, char **path,
+                                           struct kvad_error *err) {
+    struct search s = {.checkpoint = checkpoint, .options = options, .heap = heap, .err = err};
+    if (!options->no_tokenizer) KVAD_TRY(search(&s, n_vocab));
     *out = s.found;
+    *path = s.path;
     return KVAD_OK;
 }

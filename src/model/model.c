@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "formats/locate.h"
 
 struct range {
     const char *field;
@@ -55,7 +56,11 @@ void kvad_model_release(struct kvad_model **model) {
     if (atomic_fetch_sub_explicit(&m->n_references, 1, memory_order_acq_rel) != 1) return;
     kvad_tokenizer_release(&m->tokenizer);
     kvad_free(&m->heap, m->layers, m->description.n_layers * sizeof *m->layers);
-    kvad_free(&m->heap, m->area, m->area_bytes);
+    kvad_path_free(&m->heap, m->tokenizer_path);
+    if (m->map.data)
+        kvad_file_map_close(&m->map);
+    else
+        kvad_free(&m->heap, m->area, m->area_bytes);
     struct kvad_heap outer; /* the model lies outside the heap that it holds */
     kvad_heap_init(&outer, &m->heap.hook);
     kvad_free(&outer, m, sizeof *m);

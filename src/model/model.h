@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file_map.h"
 #include "kernels/kernels.h"
 
 enum kvad_norm_kind { KVAD_NORM_LAYER /* subtract the mean, divide by the deviation */ };
@@ -77,12 +78,14 @@ struct kvad_model {
     float *embedding;                 /* [n_vocab][d_model]; NULL when head_tied */
     float *positions;                 /* [n_ctx][d_model] */
     struct kvad_tokenizer *tokenizer; /* one reference; NULL: none found */
+    char *tokenizer_path;             /* where it was found; NULL: nowhere, or in the packed file */
     enum kvad_weight_type weights;    /* of the linear layers */
     uint32_t n_tokens;                /* ids in [0, n_tokens) may be sampled; at most n_vocab */
     uint64_t n_parameters;            /* as stored, a tied head counted once */
-    void *area;                       /* all weights, one piece of area_bytes */
+    void *area; /* all weights, one piece of area_bytes: on the heap or in `map` */
     size_t area_bytes;
-    bool has_bias; /* some linear layer has one */
+    struct kvad_file_map map; /* of a packed file; data NULL: none */
+    bool has_bias;            /* some linear layer has one */
 };
 
 /** out[d_model] = the embedding of `token` (in [0, n_vocab)), from the packed head when tied. */

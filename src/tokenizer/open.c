@@ -100,28 +100,36 @@ static enum kvad_status find_all(struct paths *paths, const char *path, struct k
     return KVAD_OK;
 }
 
-static enum kvad_status map_file(const struct path *path, struct kvad_file_map *map,
-                                 struct kvad_tokenizer_file *file, struct kvad_error *err) {
-    if (!path->text[0]) return KVAD_OK;
-    KVAD_TRY(kvad_file_map_open(map, path->text, err));
-    *file = (struct kvad_tokenizer_file){path->text, map->data, map->size};
+void kvad_tokenizer_maps_close(struct kvad_tokenizer_maps *maps) {
+    for (size_t i = 0; i < 5; i++)
+        kvad_file_map_close(&maps->maps[i]);
+}
+
+enum kvad_status kvad_tokenizer_maps_open(const char *path, struct kvad_tokenizer_maps *maps,
+                                          struct kvad_error *err) {
+    struct paths paths = {0};
+    memset(maps, 0, sizeof *maps);
+    const struct path *from[5] = {&paths.main, &paths.merges, &paths.added, &paths.config,
+                                  &paths.special};
+    struct kvad_tokenizer_files *files = &maps->files;
+    struct kvad_tokenizer_file *to[5] = {&files->main, &files->merges, &files->added,
+                                         &files->config, &files->special};
+    KVAD_TRY(find_all(&paths, path, err));
+    for (size_t i = 0; i < 5; i++) {
+        if (!from[i]->text[0]) continue;
+        memcpy(maps->paths[i], from[i]->text, sizeof maps->paths[i]);
+        KVAD_TRY(kvad_file_map_open(&maps->maps[i], maps->paths[i], err));
+        *to[i] =
+            (struct kvad_tokenizer_file){maps->paths[i], maps->maps[i].data, maps->maps[i].size};
+    }
     return KVAD_OK;
 }
 
 enum kvad_status kvad_tokenizer_open(const char *path, const struct kvad_allocator *allocator,
                                      struct kvad_tokenizer **out, struct kvad_error *err) {
-    struct paths paths = {0};
-    struct kvad_tokenizer_files files = {0};
-    struct kvad_file_map maps[5] = {{0}};
-    const struct path *from[5] = {&paths.main, &paths.merges, &paths.added, &paths.config,
-                                  &paths.special};
-    struct kvad_tokenizer_file *to[5] = {&files.main, &files.merges, &files.added, &files.config,
-                                         &files.special};
-    enum kvad_status status = find_all(&paths, path, err);
-    for (size_t i = 0; i < 5 && status == KVAD_OK; i++)
-        status = map_file(from[i], &maps[i], to[i], err);
-    if (status == KVAD_OK) status = kvad_tokenizer_open_memory(&files, allocator, out, err);
-    for (size_t i = 0; i < 5; i++)
-        kvad_file_map_close(&maps[i]);
+    struct kvad_tokenizer_maps maps;
+    enum kvad_status status = kvad_tokenizer_maps_open(path, &maps, err);
+    if (status == KVAD_OK) status = kvad_tokenizer_open_memory(&maps.files, allocator, out, err);
+    kvad_tokenizer_maps_close(&maps);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/file_map.h"
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/vocab.h"
@@ -38,6 +39,18 @@ struct kvad_tokenizer_files {
     struct kvad_tokenizer_file config;  /* tokenizer_config.json: eos_token, add_prefix_space */
     struct kvad_tokenizer_file special; /* special_tokens_map.json: eos_token */
 };
+
+/* The files of a tokenizer, mapped. */
+struct kvad_tokenizer_maps {
+    struct kvad_tokenizer_files files; /* names and data lie below */
+    struct kvad_file_map maps[5];
+    char paths[5][4096];
+};
+/** Map the files that kvad_tokenizer_open(path) would read; close with
+ * kvad_tokenizer_maps_close(), also after a failure. */
+enum kvad_status kvad_tokenizer_maps_open(const char *path, struct kvad_tokenizer_maps *maps,
+                                          struct kvad_error *err);
+void kvad_tokenizer_maps_close(struct kvad_tokenizer_maps *maps);
 
 /** kvad_tokenizer_open() without a file system. What `main` holds decides what it is. */
 enum kvad_status kvad_tokenizer_open_memory(const struct kvad_tokenizer_files *files,

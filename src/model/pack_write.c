@@ -1,0 +1,143 @@
+/* kvad_model_pack(): a model into a packed file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/error.h"
+#include "formats/locate.h"
+#include "model/pack.h"
+#include "tokenizer/tokenizer.h"
+
+const char *const kvad_pack_weight_names[KVAD_WEIGHT_TYPE_COUNT] = {"f32", "bf16", "f16", "q8",
+                                                                    "q4"};
+const char *const kvad_pack_roles[5] = {"main", "merges", "added", "config", "special"};
+
+static json_t *list_biases(const struct kvad_model *model) {
+    const struct kvad_layer_weights *layer = &model->layers[0];
+    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b}", "norm1", layer->norm1.bias != NULL,
+                     "qkv", layer->qkv.bias != NULL, "out", layer->out.bias != NULL, "norm2",
+                     layer->norm2.bias != NULL, "up", layer->up.bias != NULL, "down",
+                     layer->down.bias != NULL, "final_norm", model->final_norm.bias != NULL, "head",
+                     model->head.bias != NULL);
+}
+
+static json_t *list_files(const struct kvad_tokenizer_maps *maps) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < 5; i++) {
+        if (!maps->maps[i].data) continue;
+        const char *name = kvad_path_name(maps->paths[i]);
+        json_array_append_new(list, json_pack("{s:s, s:s%, s:I}", "role", kvad_pack_roles[i],
+                                              "name", name, strlen(name), "bytes",
+                                              (json_int_t)maps->maps[i].size));
+    }
+    return list;
+}
+
+static json_t *describe(const struct kvad_model *model, const struct kvad_tokenizer_maps *maps) {
+    const struct kvad_description *d = &model->description;
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:b, s:I, s:I, "
+        "s:s, s:o, s:o}",
+        "writer", kvad_version(), "family", d->family, "n_layers", (json_int_t)d->n_layers,
+        "n_heads", (json_int_t)d->n_heads, "n_kv_heads", (json_int_t)d->n_kv_heads, "head_dim",
+        (json_int_t)d->head_dim, "d_model", (json_int_t)d->d_model, "d_ff", (json_int_t)d->d_ff,
+        "n_vocab", (json_int_t)d->n_vocab, "n_ctx", (json_int_t)d->n_ctx, "activation",
+        (json_int_t)d->activation, "norm_eps", (double)d->norm_eps, "scale_attn",
+        (int)d->scale_attn, "scale_attn_by_layer", (int)d->scale_attn_by_layer, "head_tied",
+        (int)d->head_tied, "eos", (json_int_t)d->eos, "n_tokens", (json_int_t)model->n_tokens,
+        "weights", kvad_pack_weight_names[model->weights], "biases", list_biases(model),
+        "tokenizer", list_files(maps));
+}
+
+/* Everything or a failure with errno. */
+static bool write_all(int fd, const void *data, size_t size) {
+    const char *bytes = data;
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        bytes += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static bool write_zeros(int fd, size_t n) {
+    static const char zeros[KVAD_PACK_ALIGNMENT];
+    return write_all(fd, zeros, n);
+}
+
+static bool write_file(int fd, const struct kvad_model *model, const char *json, size_t json_bytes,
+                       const struct kvad_tokenizer_maps *maps) {
+    size_t used = KVAD_PACK_HEADER + json_bytes;
+    for (size_t i = 0; i < 5; i++)
+        used += maps->maps[i].size;
+    size_t data_offset = kvad_round_up(used, KVAD_PACK_ALIGNMENT);
+    struct kvad_pack_header header = {.version = KVAD_PACK_VERSION,
+                                      .order = KVAD_PACK_ORDER,
+                                      .json_bytes = json_bytes,
+                                      .data_offset = data_offset,
+                                      .data_bytes = model->area_bytes,
+                                      .json_hash = XXH64(json, json_bytes, 0),
+                                      .data_hash = XXH64(model->area, model->area_bytes, 0)};
+    memcpy(header.magic, KVAD_PACK_MAGIC, sizeof header.magic);
+    bool ok = write_all(fd, &header, sizeof header) && write_all(fd, json, json_bytes);
+    for (size_t i = 0; ok && i < 5; i++)
+        ok = write_all(fd, maps->maps[i].data, maps->maps[i].size);
+    return ok && write_zeros(fd, data_offset - used) &&
+           write_all(fd, model->area, model->area_bytes) && fsync(fd) == 0;
+}
+
+/* Beside the target first, so that the target is never half a file. */
+static enum kvad_status write_beside(const struct kvad_model *model, const char *path,
+                                     const char *beside, const char *json,
+                                     const struct kvad_tokenizer_maps *maps,
+                                     struct kvad_error *err) {
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return kvad_fail(err, KVAD_ERR_IO, "%s: cannot create: %s", beside, strerror(errno));
+    bool ok = write_file(fd, model, json, strlen(json), maps);
+    int why = errno;
+    ok = close(fd) == 0 && ok;
+    if (ok && rename(beside, path) == 0) return KVAD_OK;
+    if (ok) why = errno;
+    unlink(beside);
+    return kvad_fail(err, KVAD_ERR_IO, "%s: cannot write: %s", path, strerror(why));
+}
+
+static enum kvad_status pack(const struct kvad_model *model, const char *path,
+                             const struct kvad_tokenizer_maps *maps, struct kvad_error *err) {
+    struct kvad_heap heap;
+    kvad_heap_init(&heap, &model->heap.hook);
+    json_t *description = describe(model, maps);
+    char *json =
+        description ? json_dumps(description, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *beside = kvad_path_format(&heap, "%s.%ld.tmp", path, (long)getpid());
+    enum kvad_status status = json && beside
+                                  ? write_beside(model, path, beside, json, maps, err)
+                                  : kvad_fail_memory(err, "the header of a packed file", 4096);
+    kvad_path_free(&heap, beside);
+    free(json);
+    json_decref(description);
+    return status;
+}
+
+enum kvad_status kvad_model_pack(const struct kvad_model *model, const char *path,
+                                 struct kvad_error *err) {
+    if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the path to pack to is empty");
+    if (model->map.data)
+        return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "the model is from a packed file: copy that");
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return kvad_fail(err, KVAD_ERR_IO, "%s: is not a regular file", path);
+    struct kvad_tokenizer_maps maps = {0};
+    enum kvad_status status = KVAD_OK;
+    if (model->tokenizer_path) status = kvad_tokenizer_maps_open(model->tokenizer_path, &maps, err);
+    if (status == KVAD_OK) status = pack(model, path, &maps, err);
+    kvad_tokenizer_maps_close(&maps);
+    return status;
+}
