@@ -93,7 +93,7 @@ static const struct cli_choice kv_types[] = {
     {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16}, {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8}, {0},
 };
 static const struct cli_choice own_kv_types[] = {
-    {"as --kv", -1},        {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16},
+    {"same", -1},           {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16},
     {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8},   {0},
 };
 static const struct cli_choice block_sizes[] = {
@@ -127,16 +127,16 @@ static const struct cli_option engine_options[] = {
      .kind = CLI_CHOICE,
      .offset = CLI_AT(k_type),
      .value = "TYPE",
-     .initial = "as --kv",
+     .initial = "same",
      .choices = own_kv_types,
-     .help = "the same for keys alone"},
+     .help = "keys alone; same is what --kv says"},
     {.name = "v",
      .kind = CLI_CHOICE,
      .offset = CLI_AT(v_type),
      .value = "TYPE",
-     .initial = "as --kv",
+     .initial = "same",
      .choices = own_kv_types,
-     .help = "the same for values alone"},
+     .help = "values alone; same is what --kv says"},
     {.name = "ctx",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_ctx),

@@ -106,6 +106,7 @@ def test_completion_scripts_parse(kvad, shell, check, tmp_path):
         (["--man", "sc"], "score"),
         (["--completion", "z"], "zsh"),
         (["inspect", "/et"], "/etc"),
+        (["generate", "m", "--k", ""], "same f32 f16 bf16 q8"),
         (["generate", "m", "-p", "x"], ""),
     ],
 )
