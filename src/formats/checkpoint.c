@@ -14,6 +14,7 @@
 struct weight_file {
     char *path; /* on the heap */
     struct kvad_file_map map;
+    size_t size;                          /* of its bytes, mapped or in memory */
     struct kvad_safetensors *safetensors; /* one of the two */
     struct kvad_torch *torch;
     const struct kvad_pickle_value *state_dict; /* of torch */
@@ -62,6 +63,7 @@ static enum kvad_status find_state_dict(struct weight_file *file, struct kvad_er
 
 static enum kvad_status open_bytes(struct weight_file *file, const unsigned char *data, size_t size,
                                    struct kvad_heap *heap, struct kvad_error *err) {
+    file->size = size;
     if (kvad_torch_probe(data, size)) {
         KVAD_TRY(kvad_torch_open(data, size, file->path, heap, &file->torch, err));
         return find_state_dict(file, err);
@@ -137,8 +139,10 @@ static bool is_listed(const json_t *weight_map, const char *name, const struct w
 static enum kvad_status collect(struct checkpoint *c, const json_t *weight_map,
                                 struct kvad_error *err) {
     size_t total = 0;
-    for (size_t f = 0; f < c->n_files; f++)
+    for (size_t f = 0; f < c->n_files; f++) {
         total += entry_count(&c->files[f]);
+        c->public.n_bytes += c->files[f].size;
+    }
     c->tensors = kvad_alloc_zero(c->heap, total, sizeof *c->tensors);
     if (!c->tensors) return kvad_fail_memory(err, "a list of tensors", total * sizeof *c->tensors);
     c->n_tensors_allocated = total;

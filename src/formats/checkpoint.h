@@ -15,6 +15,7 @@ struct kvad_checkpoint {
     const json_t *config;                 /* config.json beside the tensors, or NULL */
     const char *config_name;              /* its path, for errors */
     const struct kvad_pickle_value *root; /* what torch.save saved (the outermost dict), or NULL */
+    uint64_t n_bytes;                     /* of all weight files together */
     const char *path;                     /* the main file, for errors */
     const char *folder; /* its folder: tokenizer files are looked for there; NULL from memory */
 };

@@ -20,6 +20,7 @@ struct kvad_weights {
     size_t offset[KVAD_PARAMETER_COUNT];
     size_t n_pieces; /* of qkv: 1, 3 or 3 * heads, in the order of its rows */
     uint32_t n_layers, n_named_heads;
+    uint64_t n_elements;          /* of all parameters, a tied head counted once */
     struct kvad_tensor positions; /* as a matrix */
     bool was_untied;              /* the file should tie its head, but has two different tensors */
 };

@@ -110,7 +110,7 @@ static enum kvad_status wrong_shape(const struct kvad_tensor *tensor, const size
                             : "");
 }
 
-static enum kvad_status check_tensor(const struct kvad_weights *w, enum kvad_parameter parameter,
+static enum kvad_status check_tensor(struct kvad_weights *w, enum kvad_parameter parameter,
                                      const struct kvad_tensor *tensor, const char *source,
                                      struct kvad_error *err) {
     size_t want[2], n_pieces = kvad_weights_pieces(w, parameter);
@@ -132,10 +132,11 @@ static enum kvad_status check_tensor(const struct kvad_weights *w, enum kvad_par
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED,
                          "%s: tensor %s: weights must be F32, F16, BF16 or F64, not %s",
                          tensor->file, tensor->name, kvad_dtype_name(tensor->dtype));
+    w->n_elements += tensor->n_elements;
     return KVAD_OK;
 }
 
-static enum kvad_status check_shapes(const struct kvad_weights *w, enum kvad_parameter parameter,
+static enum kvad_status check_shapes(struct kvad_weights *w, enum kvad_parameter parameter,
                                      const char *source, struct kvad_error *err) {
     if (!w->source.present[parameter]) return KVAD_OK;
     if (parameter == KVAD_PARAMETER_HEAD_WEIGHT && w->description.head_tied) return KVAD_OK;
@@ -147,6 +148,17 @@ static enum kvad_status check_shapes(const struct kvad_weights *w, enum kvad_par
             KVAD_TRY(check_tensor(w, parameter, *kvad_weights_slot(w, parameter, layer, piece),
                                   source, err));
     return KVAD_OK;
+}
+
+/* Tensors of a torch file may share their bytes, so a small file could ask for much memory. An
+ * element takes at least 2 bytes of its own; twice that is allowed, and anything small. */
+static enum kvad_status check_sharing(const struct kvad_weights *w, struct kvad_error *err) {
+    static const uint64_t small = 1u << 24;
+    if (w->n_elements <= small || w->n_elements <= w->checkpoint->n_bytes) return KVAD_OK;
+    return kvad_fail(err, KVAD_ERR_FORMAT,
+                     "%s: %llu parameters out of %llu bytes: the tensors share too many of them",
+                     w->checkpoint->path, (unsigned long long)w->n_elements,
+                     (unsigned long long)w->checkpoint->n_bytes);
 }
 
 enum kvad_status kvad_weights_describe(struct kvad_weights *w, const struct kvad_config *config,
@@ -168,5 +180,5 @@ enum kvad_status kvad_weights_describe(struct kvad_weights *w, const struct kvad
         w->source.transposed[p] = w->family->conv1d && is_linear_weight(p);
         KVAD_TRY(check_shapes(w, p, config->source, err));
     }
-    return KVAD_OK;
+    return check_sharing(w, err);
 }

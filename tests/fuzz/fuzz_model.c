@@ -19,8 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             continue;
         }
         kvad_model_get_info(model, &info);
-        /* Every weight is of the file, where it takes at least 2 bytes. */
-        if (info.n_parameters > size / 2 || info.n_heads * info.head_dim != info.d_model) abort();
+        /* Memory stays proportional to the file, beyond a fixed small amount. */
+        if (info.n_parameters > size && info.n_parameters > 1u << 24) abort();
+        if (info.n_heads * info.head_dim != info.d_model) abort();
         kvad_model_release(&model);
     }
     return 0;

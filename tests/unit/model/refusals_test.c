@@ -224,6 +224,29 @@ static void test_files_of_no_known_family_name_a_tensor(void **state) {
     assert_refused(2, KVAD_ERR_FORMAT, "holds no tensors");
 }
 
+/* All matrices are views of the token embedding's bytes: the file stays small. */
+static void test_a_small_file_cannot_ask_for_much_memory(void **state) {
+    (void)state;
+    struct sizes wide = {9, 1, 400, 1600, 400, 2};
+    struct failing_heap heap;
+    struct kvad_model *model = NULL;
+    struct kvad_model_options options;
+    failing_heap_init(&heap, 0);
+    kvad_model_options_init(&options);
+    options.allocator = heap.heap.hook;
+    file_free(&file);
+    make_nanogpt(&file, &wide, false);
+    for (size_t i = 1; i < file.n_tensors; i++)
+        if (file.tensors[i].n_dims == 2) file.tensors[i].same_as = 1;
+    struct byte_buffer torch =
+        file_torch(&file, &(struct torch_style){.key = "model", .args = true, .bias = 0});
+    assert_true(torch.size < 1000000);
+    assert_fails(load_bytes(&torch, NULL, &options, &model, &err), KVAD_ERR_FORMAT, &err,
+                 "share too many of them");
+    assert_int_equal(heap.n_live, 0);
+    free_bytes(&torch);
+}
+
 /* bugs.md LOAD-30, LOAD-40 */
 static void test_every_truncation_is_refused(void **state) {
     (void)state;
@@ -284,6 +307,7 @@ int main(void) {
         TEST(test_a_transposed_matrix_is_recognised),
         TEST(test_integer_weights_are_refused_by_dtype),
         TEST(test_files_of_no_known_family_name_a_tensor),
+        TEST(test_a_small_file_cannot_ask_for_much_memory),
         TEST(test_every_truncation_is_refused),
         TEST(test_flipped_bytes_load_or_are_refused),
     };

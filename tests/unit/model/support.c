@@ -147,8 +147,9 @@ static void put_state_dict(struct byte_buffer *b, const struct model_file *file)
         const struct file_tensor *t = &file->tensors[i];
         char key[24];
         snprintf(key, sizeof key, "%zu", t->same_as ? t->same_as - 1 : i);
-        struct pickled_tensor p = {.key = key, .n_stored = (int64_t)t->n, .n_dims = t->n_dims};
-        int64_t stride = 1;
+        const struct file_tensor *owner = t->same_as ? &file->tensors[t->same_as - 1] : t;
+        struct pickled_tensor p = {.key = key, .n_stored = (int64_t)owner->n, .n_dims = t->n_dims};
+        int64_t stride = owner->n < t->n ? 0 : 1; /* expanded from one element */
         for (size_t d = t->n_dims; d-- > 0; stride *= (int64_t)t->shape[d]) {
             p.shape[d] = (int64_t)t->shape[d];
             p.stride[d] = stride;

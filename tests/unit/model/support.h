@@ -22,7 +22,8 @@ struct file_tensor {
     const char *dtype; /* "F32", "F16", "BF16", "F64", "U8", ... */
     size_t n_dims, shape[4], n;
     float *values;
-    size_t same_as; /* 1 + index of the tensor whose storage this one shares (torch); 0: its own */
+    /* 1 + index of the tensor whose storage this one is a view of (torch); 0: its own */
+    size_t same_as;
 };
 
 struct model_file {
