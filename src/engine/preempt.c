@@ -72,6 +72,13 @@ static struct kvad_request *first_owner(const struct kvad_engine *e, size_t n_it
     return first;
 }
 
+static struct kvad_request *last_owner(const struct kvad_engine *e, size_t n_items) {
+    struct kvad_request *last = e->step_owners[0];
+    for (size_t i = 1; i < n_items; i++)
+        if (kvad_request_is_before(last, e->step_owners[i])) last = e->step_owners[i];
+    return last;
+}
+
 /* Of the running requests that hold blocks, except `first`, the one to preempt: one that waits for
  * its reader, or else the last in order. NULL where nobody else holds any. */
 static struct kvad_request *choose_victim(const struct kvad_engine *e,
@@ -112,9 +119,13 @@ size_t kvad_engine_make_room(struct kvad_engine *engine, size_t n_items) {
         const struct kvad_request *first = first_owner(engine, n_items);
         struct kvad_request *victim = choose_victim(engine, first);
         /* Alone it fits, unless sequences outside of requests hold the pool. */
-        if (!victim) break;
-        n_items = drop_item(engine, n_items, victim);
-        preempt(victim, first);
+        if (!victim && n_items == 1) break;
+        if (victim) {
+            n_items = drop_item(engine, n_items, victim);
+            preempt(victim, first);
+        } else { /* the others hold nothing yet and wait */
+            n_items = drop_item(engine, n_items, last_owner(engine, n_items));
+        }
     }
     return n_items;
 }
