@@ -1,0 +1,45 @@
+"""kvad pack: the packed file is used like the model it came from."""
+
+import pytest
+
+MODEL = "models/shakespeare-char"
+
+
+@pytest.mark.parametrize("weights", ["f32", "bf16", "f16", "q8", "q4"])
+def test_packed_model_generates_the_same_ids(kvad, tmp_path, weights):
+    packed = tmp_path / "m.kvad"
+    kvad.text("pack", MODEL, "--weights", weights, "-o", packed, "-q")
+    ask = ["-p", "ROMEO:", "-n", 30, "--temperature", 0]
+    a = kvad.json("generate", MODEL, "--weights", weights, *ask)
+    b = kvad.json("generate", packed, *ask)
+    assert a["ids"] == b["ids"] and a["text"] == b["text"]
+
+
+def test_pack_says_what_it_wrote(kvad, tmp_path):
+    packed = tmp_path / "m.kvad"
+    report = kvad.json("pack", MODEL, "--weights", "q8", "-o", packed)
+    assert report["schema"] == 1 and report["weights"] == "q8" and report["tokenizer"]
+    assert packed.stat().st_size > report["weight_bytes"]
+    assert "q8" in kvad.text("inspect", packed, "--verify")
+
+
+def test_pack_without_a_file_is_usage(kvad):
+    result = kvad("pack", MODEL)
+    assert result.returncode == 2 and b"-o" in result.stderr
+
+
+def test_damaged_file_is_code_3(kvad, tmp_path):
+    packed = tmp_path / "m.kvad"
+    kvad.text("pack", MODEL, "--weights", "q4", "-o", packed, "-q")
+    data = bytearray(packed.read_bytes())
+    data[-1000] ^= 4
+    packed.write_bytes(data)
+    result = kvad("inspect", packed, "--verify")
+    assert result.returncode == 3 and b"checksum" in result.stderr
+    packed.write_bytes(data[:5000])
+    assert kvad("generate", packed, "-p", "a", "-n", 1).returncode == 3
+
+
+def test_full_disk_leaves_nothing_behind(kvad, tmp_path):
+    result = kvad("pack", MODEL, "-o", tmp_path / "missing" / "m.kvad")
+    assert result.returncode != 0 and list(tmp_path.iterdir()) == []
