@@ -40,7 +40,7 @@ static const struct cli_choice activations[] = {
     {"linear", KVAD_ACTIVATION_LINEAR},     {0},
 };
 
-static const struct cli_choice weight_types[] = {
+const struct cli_choice cli_weights_choices[] = {
     {"f32", KVAD_WEIGHTS_F32}, {"bf16", KVAD_WEIGHTS_BF16}, {"f16", KVAD_WEIGHTS_F16},
     {"q8", KVAD_WEIGHTS_Q8},   {"q4", KVAD_WEIGHTS_Q4},     {0},
 };
@@ -67,7 +67,7 @@ static const struct cli_option model_options[] = {
      .offset = CLI_AT(weights),
      .value = "TYPE",
      .initial = "f32",
-     .choices = weight_types,
+     .choices = cli_weights_choices,
      .known_as = "dtype quant quantize wtype",
      .help = "how weights lie in memory; q8 and q4 are groups of 32 small integers with a scale. "
              "Smaller is faster and less exact"},
@@ -82,25 +82,25 @@ static const struct cli_option model_options[] = {
 };
 const struct cli_group cli_model_group = {"Model", model_options, CLI_COUNT_OF(model_options)};
 
-static const struct cli_choice policies[] = {
+const struct cli_choice cli_cache_choices[] = {
     {"none", KVAD_CACHE_NONE},
     {"grow", KVAD_CACHE_GROW},
     {"static", KVAD_CACHE_STATIC},
     {"paged", KVAD_CACHE_PAGED},
     {0},
 };
-static const struct cli_choice kv_types[] = {
+const struct cli_choice cli_kv_choices[] = {
     {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16}, {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8}, {0},
 };
 static const struct cli_choice own_kv_types[] = {
     {"same", -1},           {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16},
     {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8},   {0},
 };
-static const struct cli_choice block_sizes[] = {
+const struct cli_choice cli_block_choices[] = {
     {"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"256", 256}, {0},
 };
 /* The value is an index into this list. */
-static const struct cli_choice cpus[] = {
+const struct cli_choice cli_cpu_choices[] = {
     {"auto", 0},   {"baseline", 1},    {"portable", 2}, {"avx2", 3},
     {"avx512", 4}, {"avx512-vnni", 5}, {"neon", 6},     {0},
 };
@@ -110,7 +110,7 @@ static const struct cli_option engine_options[] = {
      .kind = CLI_CHOICE,
      .offset = CLI_AT(cache),
      .initial = "paged",
-     .choices = policies,
+     .choices = cli_cache_choices,
      .known_as = "kv-cache use-cache cache-type",
      .help = "where keys and values live; none computes the whole text again for every token. All "
              "give the same bits"},
@@ -119,7 +119,7 @@ static const struct cli_option engine_options[] = {
      .offset = CLI_AT(kv),
      .value = "TYPE",
      .initial = "f32",
-     .choices = kv_types,
+     .choices = cli_kv_choices,
      .known_as = "kv-type cache-dtype",
      .help = "how keys and values lie in the cache: f16 and bf16 take half the bytes, q8 a quarter "
              "and a scale per token and head"},
@@ -149,7 +149,7 @@ static const struct cli_option engine_options[] = {
      .kind = CLI_CHOICE,
      .offset = CLI_AT(block_tokens),
      .initial = "16",
-     .choices = block_sizes,
+     .choices = cli_block_choices,
      .help = "tokens per block of the paged cache"},
     {.name = "kv-memory",
      .kind = CLI_SIZE,
@@ -173,7 +173,7 @@ static const struct cli_option engine_options[] = {
      .offset = CLI_AT(cpu),
      .value = "LEVEL",
      .initial = "auto",
-     .choices = cpus,
+     .choices = cli_cpu_choices,
      .known_as = "isa device",
      .help = "highest kernel level to use; every level gives the same bits"},
 };
@@ -220,15 +220,15 @@ static const char *name_of(const struct cli_choice *choices, int value) {
 }
 
 const char *cli_cache_name(int policy) {
-    return name_of(policies, policy);
+    return name_of(cli_cache_choices, policy);
 }
 
 const char *cli_kv_name(int type) {
-    return name_of(kv_types, type);
+    return name_of(cli_kv_choices, type);
 }
 
 const char *cli_weights_name(int type) {
-    return name_of(weight_types, type);
+    return name_of(cli_weights_choices, type);
 }
 
 const char *cli_activation_name(int activation) {
@@ -236,5 +236,5 @@ const char *cli_activation_name(int activation) {
 }
 
 const char *cli_cpu_name(int cpu) {
-    return cpu ? name_of(cpus, cpu) : NULL;
+    return cpu ? name_of(cli_cpu_choices, cpu) : NULL;
 }

@@ -9,6 +9,13 @@ extern const struct cli_group cli_model_group;  /* --tokenizer, --activation, --
 extern const struct cli_group cli_engine_group; /* --cache, --ctx, --threads, --cpu ... */
 extern const struct cli_group cli_output_group; /* --json, -o, -q, -v, -h */
 
+/* Lists of names, for options of the same name that take several. */
+extern const struct cli_choice cli_cache_choices[];   /* enum kvad_cache_policy */
+extern const struct cli_choice cli_weights_choices[]; /* enum kvad_weight_type */
+extern const struct cli_choice cli_kv_choices[];      /* enum kvad_kv_type */
+extern const struct cli_choice cli_block_choices[];   /* tokens */
+extern const struct cli_choice cli_cpu_choices[];     /* for cli_cpu_name() */
+
 /** Name of a --cache policy ("paged"). */
 const char *cli_cache_name(int policy);
 /** Name of an activation as --activation takes it ("gelu-tanh"). */

@@ -10,8 +10,8 @@
 #include "cli/streams.h"
 #include "cli/suggest.h"
 
-const struct cli_command *const cli_commands[] = {&cli_generate, &cli_score, &cli_tokenize,
-                                                  &cli_inspect, NULL};
+const struct cli_command *const cli_commands[] = {
+    &cli_generate, &cli_score, &cli_tokenize, &cli_inspect, &cli_pack, &cli_bench, NULL};
 
 const struct cli_command *cli_command_find(const char *name) {
     for (const struct cli_command *const *c = cli_commands; *c; c++)
@@ -98,7 +98,8 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     }
     struct cli_settings settings;
     int status = cli_options_parse(command, argc, argv, &settings);
-    if (status == CLI_EXIT_OK && settings.output) status = cli_redirect_output(settings.output);
+    if (status == CLI_EXIT_OK && settings.output && !command->has_own_output)
+        status = cli_redirect_output(settings.output);
     if (status == CLI_EXIT_OK) status = command->run(&settings);
     cli_settings_deinit(&settings);
     return status;

@@ -32,6 +32,8 @@ enum cli_kind {              /* type of the value in struct cli_settings */
                 CLI_CHOICE,  /* int: value of the chosen name */
                 CLI_TEXTS,   /* struct cli_texts; repeatable */
                 CLI_IDS,     /* struct cli_ids; separated by commas or white space; repeatable */
+                CLI_NUMBERS, /* struct cli_numbers; separated by commas */
+                CLI_CHOICES, /* struct cli_numbers: values of names separated by commas */
                 CLI_BIASES,  /* struct cli_biases; ID=VALUE,...; repeatable */
                 CLI_STAGES   /* unsigned char [KVAD_STAGE_COUNT]; names separated by commas */
 };
@@ -48,8 +50,8 @@ struct cli_option {
     size_t offset;       /* of the value in struct cli_settings */
     const char *value;   /* what help calls the value; NULL: the choices, or there is none */
     const char *initial; /* value where none is given, in the form a user would write; NULL: zero */
-    double min, max;     /* range of INTEGER, NUMBER and SIZE */
-    const struct cli_choice *choices; /* of CHOICE and STAGES */
+    double min, max;     /* range of INTEGER, NUMBER, SIZE and of each of NUMBERS */
+    const struct cli_choice *choices; /* of CHOICE, CHOICES and STAGES */
     const char
         *known_as;    /* names in other programs, separated by spaces: only to suggest this one */
     bool no_variable; /* has no KVAD_ variable: it belongs to one call alone */
@@ -75,6 +77,7 @@ struct cli_command {
     const struct cli_group *const *groups;           /* ended by NULL */
     size_t min_arguments, max_arguments;             /* MODEL included */
     int (*run)(const struct cli_settings *settings); /* returns an exit code */
+    bool has_own_output; /* -o names a file that the command itself writes */
 };
 
 /* Terse initialisers for the tables. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/against.h"
 #include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/json.h"
@@ -12,6 +13,16 @@
 #include "cli/streams.h"
 
 enum { DEFAULT_CHUNK = 128 }; /* rows of logits held at once */
+
+static const struct cli_choice reference_types[] = {
+    {"none", -1},
+    {"f32", KVAD_WEIGHTS_F32},
+    {"bf16", KVAD_WEIGHTS_BF16},
+    {"f16", KVAD_WEIGHTS_F16},
+    {"q8", KVAD_WEIGHTS_Q8},
+    {"q4", KVAD_WEIGHTS_Q4},
+    {0},
+};
 
 static const struct cli_option score_options[] = {
     {.name = "logits",
@@ -28,6 +39,15 @@ static const struct cli_option score_options[] = {
      .help =
          "also write the hidden states, float32 of shape [layers + 1][tokens][width]: embedding, "
          "then after each layer, the last after the final norm"},
+    {.name = "against",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(against),
+     .value = "TYPE",
+     .initial = "none",
+     .choices = reference_types,
+     .no_variable = true,
+     .help = "also load the model with weights of TYPE and a float32 cache, and say what the types "
+             "asked for cost: top-1 agreement, KL divergence, logit errors, perplexity"},
     {.name = "chunk",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(chunk),
@@ -54,6 +74,7 @@ struct scoring {
     float *hidden_all; /* [n_layers + 1][n][d_model], or NULL */
     double *logprobs;  /* [n]; the first is not a number */
     struct cli_npy logits_file;
+    struct cli_against *against; /* NULL: nothing to compare with */
 };
 
 static size_t n_states(const struct scoring *scoring) {
@@ -83,7 +104,10 @@ static int keep(struct scoring *scoring, size_t first, size_t n_rows, size_t n_t
                n_rows * d * sizeof(float));
     bool ok = !scoring->logits_file.file ||
               cli_npy_write(&scoring->logits_file, scoring->logits, n_rows * n_vocab);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    if (!ok) return CLI_EXIT_FAILURE;
+    if (!scoring->against) return CLI_EXIT_OK;
+    return cli_against_rows(scoring->against, scoring->ids, scoring->n, first, n_rows,
+                            scoring->logits);
 }
 
 /* Appends tokens [from, end) and keeps the logits of the last n_rows of them. */
@@ -167,7 +191,8 @@ static int compute(struct scoring *scoring) {
     const size_t shape[] = {scoring->n, scoring->session->info.n_vocab};
     if (settings->logits && !cli_npy_open(&scoring->logits_file, settings->logits, shape, 2))
         return CLI_EXIT_FAILURE;
-    status = run_steps(scoring, chunk);
+    if (scoring->against) status = cli_against_open(scoring->against, settings, scoring->n, chunk);
+    if (status == CLI_EXIT_OK) status = run_steps(scoring, chunk);
     if (!cli_npy_close(&scoring->logits_file) && status == CLI_EXIT_OK) status = CLI_EXIT_FAILURE;
     if (status == CLI_EXIT_OK && settings->hidden) status = write_hidden(scoring, settings->hidden);
     return status;
@@ -208,6 +233,8 @@ static int print_json(const struct scoring *scoring) {
                   "total_logprob", cli_json_number(total_logprob(scoring)), "perplexity",
                   cli_json_number(scoring->n > 1 ? perplexity(scoring) : NAN), "cache",
                   cli_cache_name(scoring->session->settings->cache));
+    if (scoring->against)
+        failed |= json_object_set_new(object, "against", cli_against_json(scoring->against));
     if (!failed) return cli_json_print(object);
     json_decref(object);
     return cli_json_print(NULL);
@@ -230,6 +257,7 @@ static int print_table(const struct scoring *scoring) {
     if (scoring->n > 1)
         printf("\nperplexity %.4f, log p %.4f over %zu tokens\n", perplexity(scoring),
                total_logprob(scoring), scoring->n - 1);
+    if (scoring->against) cli_against_print(scoring->against);
     return cli_flush_output();
 }
 
@@ -243,10 +271,16 @@ static int check_prompt(const struct cli_prompt *prompt, const struct cli_sessio
 }
 
 static int score(struct cli_session *session, const struct cli_prompt *prompt) {
-    struct scoring scoring = {.session = session, .ids = prompt->ids, .n = prompt->n};
+    struct cli_against against = {0};
+    bool compares = session->settings->against >= 0;
+    struct scoring scoring = {.session = session,
+                              .ids = prompt->ids,
+                              .n = prompt->n,
+                              .against = compares ? &against : NULL};
     int status = compute(&scoring);
     if (status == CLI_EXIT_OK)
         status = session->settings->json ? print_json(&scoring) : print_table(&scoring);
+    if (compares) cli_against_close(&against);
     kvad_sequence_destroy(&scoring.sequence);
     free(scoring.logits);
     free(scoring.logprobs);
@@ -273,6 +307,7 @@ static const struct cli_example examples[] = {
     {"kvad score gpt2 -p 'The cat sat on the mat.'",
      "a table of tokens and their log-probabilities"},
     {"kvad score models/shakespeare-char -f play.txt --json", "the same numbers as JSON"},
+    {"kvad score gpt2 -f text.txt --weights q8 --against f32", "what int8 weights cost"},
     {"kvad score gpt2 --ids 464,3797,3332 --logits logits.npy --cache none",
      "the logits computed without a cache; every other cache gives the same file"},
     {0},

@@ -61,6 +61,7 @@ void cli_model_options(const struct cli_settings *settings, struct cli_session *
     kvad_model_options_init(options);
     options->tokenizer_path = settings->tokenizer;
     options->activation = (enum kvad_activation)settings->activation;
+    options->verify = settings->verify;
     options->weights = (enum kvad_weight_type)settings->weights;
     options->n_heads = (uint32_t)settings->n_heads;
     /* The log only reads the settings. */

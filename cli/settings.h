@@ -13,6 +13,11 @@ struct cli_ids {
     size_t n;
     bool is_given; /* also true for an empty list */
 };
+struct cli_numbers {
+    uint32_t *items;
+    size_t n;
+    bool is_given; /* also true for an empty list */
+};
 struct cli_biases {
     struct kvad_logit_bias *items;
     size_t n;
@@ -47,12 +52,20 @@ struct cli_settings {
     const char *tokenizer;
     int activation; /* enum kvad_activation */
     int weights;    /* enum kvad_weight_type */
+    int against;    /* the same, of the reference; -1: none */
     uint64_t n_heads;
     int cache;              /* enum kvad_cache_policy */
     int kv, k_type, v_type; /* enum kvad_kv_type; of K and V apart: -1: as kv */
     uint64_t n_ctx, kv_memory, n_threads, chunk;
     int block_tokens;
     int cpu; /* index into the names of levels; 0: the best */
+
+    /* bench */
+    int synthetic; /* index into the names of sizes; 0: none */
+    struct cli_numbers contexts, prefills, batches;
+    struct cli_numbers policies, weight_types, kv_types; /* enums of kvad.h */
+    uint64_t n_rounds;
+    bool quick;
 
     /* output */
     const char *output, *logits, *hidden;

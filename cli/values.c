@@ -185,6 +185,46 @@ static int parse_ids(const struct value_parser *parser, struct cli_ids *ids) {
     return CLI_EXIT_OK;
 }
 
+/* Room for as many numbers as a text may hold. */
+static uint32_t *new_numbers(const struct value_parser *parser, struct cli_numbers *numbers) {
+    free(numbers->items);
+    *numbers = (struct cli_numbers){.is_given = true};
+    numbers->items = malloc((strlen(parser->text) / 2 + 1) * sizeof *numbers->items);
+    return numbers->items;
+}
+
+/* Unlike other lists it does not grow: the last one given counts. */
+static int parse_numbers(const struct value_parser *parser, struct cli_numbers *numbers) {
+    uint32_t *items = new_numbers(parser, numbers);
+    if (!items) return no_memory(parser);
+    for (const char *at = parser->text; *at; at += *at == ',') {
+        int32_t value;
+        const char *end = id_at(at, &value);
+        if (!end || (*end && (*end != ',' || !end[1])))
+            return refuse(parser, "is not a list of numbers such as 16,128,512");
+        int status = in_range(parser, value);
+        if (status != CLI_EXIT_OK) return status;
+        items[numbers->n++] = (uint32_t)value;
+        at = end;
+    }
+    return CLI_EXIT_OK;
+}
+
+static int parse_choices(const struct value_parser *parser, struct cli_numbers *numbers) {
+    uint32_t *items = new_numbers(parser, numbers);
+    if (!items) return no_memory(parser);
+    for (const char *at = parser->text;; at++) {
+        size_t size = strcspn(at, ",");
+        const struct cli_choice *choice = find_choice(parser->option->choices, at, size);
+        if (!choice) return refuse_choice(parser);
+        for (size_t i = 0; i < numbers->n; i++)
+            if (items[i] == (uint32_t)choice->value) return refuse(parser, "names one twice");
+        items[numbers->n++] = (uint32_t)choice->value;
+        at += size;
+        if (!*at) return CLI_EXIT_OK;
+    }
+}
+
 /* A bias is a finite float, or -inf to exclude the id; a double beyond float's range is refused. */
 static bool bias_at(const char *at, float *bias, char **end) {
     double value;
@@ -229,6 +269,8 @@ int cli_value_parse(const struct cli_option *option, const char *text,
     case CLI_CHOICE: return parse_choice(&parser, value);
     case CLI_TEXTS: return parse_texts(&parser, value);
     case CLI_IDS: return parse_ids(&parser, value);
+    case CLI_NUMBERS: return parse_numbers(&parser, value);
+    case CLI_CHOICES: return parse_choices(&parser, value);
     case CLI_BIASES: return parse_biases(&parser, value);
     case CLI_STAGES: return parse_stages(&parser, value);
     }
@@ -241,5 +283,11 @@ void cli_settings_deinit(struct cli_settings *settings) {
     free(settings->ids.items);
     free(settings->stop_ids.items);
     free(settings->logit_bias.items);
+    free(settings->contexts.items);
+    free(settings->prefills.items);
+    free(settings->batches.items);
+    free(settings->policies.items);
+    free(settings->weight_types.items);
+    free(settings->kv_types.items);
     *settings = (struct cli_settings){0};
 }

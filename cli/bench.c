@@ -1,0 +1,247 @@
+/* kvad bench: what decoding, prefill and batches cost on this machine, beside its ceilings. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/groups.h"
+#include "cli/session.h"
+#include "cli/streams.h"
+#include "lab/synthetic.h"
+
+static const struct cli_choice sizes[] = {
+    {"gpt2", 1}, {"gpt2-medium", 2}, {"gpt2-large", 3}, {"gpt2-xl", 4}, {"tiny", 5}, {0},
+};
+
+static const struct cli_option bench_options[] = {
+    {.name = "synthetic",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(synthetic),
+     .value = "SIZE",
+     .choices = sizes,
+     .no_variable = true,
+     .help = "random weights of this size in place of MODEL: needs no file"},
+    {.name = "contexts",
+     .kind = CLI_NUMBERS,
+     .offset = CLI_AT(contexts),
+     .value = "LIST",
+     .max = INT32_MAX,
+     .known_as = "depth n-depth ctx context",
+     .help = "decode one token after so many (16,128,512,1000, as far as the model reaches)"},
+    {.name = "prefill",
+     .kind = CLI_NUMBERS,
+     .offset = CLI_AT(prefills),
+     .value = "LIST",
+     .min = 1,
+     .max = INT32_MAX,
+     .known_as = "n-prompt pp prompt",
+     .help = "read prompts of these lengths (16,128,512); '' for none"},
+    {.name = "batch",
+     .kind = CLI_NUMBERS,
+     .offset = CLI_AT(batches),
+     .value = "LIST",
+     .min = 1,
+     .max = 4096,
+     .known_as = "parallel npl batch-size sequences",
+     .help = "decode so many sequences at once (1,2,4,8,16,32); '' for none"},
+    {.name = "cache",
+     .kind = CLI_CHOICES,
+     .offset = CLI_AT(policies),
+     .value = "LIST",
+     .choices = cli_cache_choices,
+     .help = "policies to compare (all of them)"},
+    {.name = "weights",
+     .kind = CLI_CHOICES,
+     .offset = CLI_AT(weight_types),
+     .value = "LIST",
+     .choices = cli_weights_choices,
+     .known_as = "dtype type quant",
+     .help = "types of weights to compare (f32)"},
+    {.name = "kv",
+     .kind = CLI_CHOICES,
+     .offset = CLI_AT(kv_types),
+     .value = "LIST",
+     .choices = cli_kv_choices,
+     .known_as = "cache-type kv-type",
+     .help = "types of keys and values to compare (f32)"},
+    {.name = "repeat",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_rounds),
+     .value = "N",
+     .min = 1,
+     .max = 1000,
+     .initial = "5",
+     .known_as = "repetitions runs iterations",
+     .help = "samples of each case; the median counts"},
+    {.name = "quick",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(quick),
+     .known_as = "fast",
+     .help = "shorter lists and samples, for a first look in seconds"},
+};
+static const struct cli_group bench_group = {"Bench", bench_options, CLI_COUNT_OF(bench_options)};
+
+static const struct cli_option machine_options[] = {
+    {.name = "threads",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_threads),
+     .value = "N",
+     .max = 1024,
+     .initial = "0",
+     .known_as = "t n-threads num-threads jobs",
+     .help = "worker threads; 0 is the number of cores that this process may use"},
+    {.name = "cpu",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(cpu),
+     .value = "LEVEL",
+     .initial = "auto",
+     .choices = cli_cpu_choices,
+     .known_as = "isa device",
+     .help = "highest kernel level to use; the ceilings are those of the same level"},
+    {.name = "block",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(block_tokens),
+     .initial = "16",
+     .choices = cli_block_choices,
+     .help = "tokens per block of the cache"},
+    {.name = "n-head",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_heads),
+     .value = "N",
+     .min = 1,
+     .max = 4096,
+     .known_as = "heads n-heads num-heads",
+     .help = "number of attention heads, for files that do not say it"},
+};
+static const struct cli_group machine_group = {"Machine and model", machine_options,
+                                               CLI_COUNT_OF(machine_options)};
+
+static const struct cli_group *const groups[] = {&bench_group, &machine_group, &cli_output_group,
+                                                 NULL};
+
+struct benching {
+    const struct cli_settings *settings;
+    const char *name; /* MODEL, or the synthetic size */
+    bool shows_progress;
+};
+
+static enum kvad_status open_model(void *user, enum kvad_weight_type weights,
+                                   struct kvad_model **out, struct kvad_error *err) {
+    const struct benching *benching = user;
+    struct kvad_model_options options;
+    cli_model_options(benching->settings, NULL, &options);
+    options.weights = weights;
+    options.no_tokenizer = true;
+    if (benching->settings->synthetic)
+        return kvad_synthetic_build(benching->name, 1, &options, out, err);
+    return kvad_model_load(benching->name, &options, out, err);
+}
+
+static bool report(void *user, const char *what, double done) {
+    struct benching *benching = user;
+    if (!benching->settings->quiet && isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * done, what);
+        benching->shows_progress = true;
+    }
+    return !cli_is_interrupted();
+}
+
+static void engine_in_use(void *user, struct kvad_engine *engine) {
+    (void)user;
+    cli_interrupt_target(engine);
+}
+
+/* What the user listed, or what stands for nothing: fitted to the model. */
+static struct kvad_bench_list list_of(const struct cli_numbers *given,
+                                      struct kvad_bench_list usual) {
+    return given->is_given ? (struct kvad_bench_list){given->items, given->n, false} : usual;
+}
+
+#define USUAL(...)                                                                                 \
+    ((struct kvad_bench_list){(const uint32_t[]){__VA_ARGS__},                                     \
+                              sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), true})
+
+static int measure(struct benching *benching, struct kvad_bench_result *result) {
+    const struct cli_settings *s = benching->settings;
+    struct kvad_bench_list contexts = s->quick ? USUAL(16, 128) : USUAL(16, 128, 512, 1000);
+    struct kvad_bench_options options = {
+        .open_model = open_model,
+        .user = benching,
+        .weights = list_of(&s->weight_types, USUAL(KVAD_WEIGHTS_F32)),
+        .kv = list_of(&s->kv_types, USUAL(KVAD_KV_F32)),
+        .policies = list_of(&s->policies, USUAL(KVAD_CACHE_NONE, KVAD_CACHE_GROW, KVAD_CACHE_STATIC,
+                                                KVAD_CACHE_PAGED)),
+        .contexts = list_of(&s->contexts, contexts),
+        .prefills = list_of(&s->prefills, s->quick ? USUAL(16, 64) : USUAL(16, 128, 512)),
+        .batches = list_of(&s->batches, s->quick ? USUAL(1, 4) : USUAL(1, 2, 4, 8, 16, 32)),
+        .n_rounds = (unsigned)s->n_rounds,
+        .sample_seconds = s->quick ? 0.002 : 0.05,
+        .n_threads = (unsigned)s->n_threads,
+        .cpu = cli_cpu_name(s->cpu),
+        .block_tokens = (uint32_t)s->block_tokens,
+        .report = report,
+        .engine_in_use = engine_in_use};
+    struct kvad_error err = {0};
+    enum kvad_status status = kvad_bench_run(&options, result, &err);
+    if (benching->shows_progress) fputs("\r\033[K", stderr);
+    return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
+}
+
+static int print(const struct benching *benching, const struct kvad_bench_result *result) {
+    if (!result->has_counters && benching->settings->verbose)
+        cli_say("no hardware counters: %s", result->no_counters_why);
+    int status = CLI_EXIT_OK;
+    if (benching->settings->json)
+        status = cli_bench_print_json(result, benching->name);
+    else if (!result->is_void)
+        status = cli_bench_print_tables(result, benching->name);
+    if (!result->is_void) return status;
+    cli_say("the run is void, its numbers mean nothing: %s", result->void_why);
+    return CLI_EXIT_FAILURE;
+}
+
+static int run(const struct cli_settings *settings) {
+    struct benching benching = {.settings = settings};
+    if (settings->synthetic && settings->arguments.n)
+        return cli_usage_error(&cli_bench, "MODEL and --synthetic exclude each other");
+    if (!settings->synthetic && !settings->arguments.n)
+        return cli_usage_error(&cli_bench,
+                               "MODEL is missing: kvad bench MODEL, or --synthetic gpt2");
+    benching.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
+                                        : settings->arguments.items[0];
+    struct kvad_bench_result result;
+    cli_catch_interrupt();
+    int status = measure(&benching, &result);
+    if (status == CLI_EXIT_OK) status = print(&benching, &result);
+    kvad_bench_result_deinit(&result);
+    return status;
+}
+
+static const struct cli_example examples[] = {
+    {"kvad bench --synthetic gpt2 --quick", "a first look, without any file"},
+    {"kvad bench models/shakespeare-char", "every policy on a model of your own"},
+    {"kvad bench --synthetic gpt2 --weights f32,bf16,q8,q4 --cache paged --json",
+     "what smaller weights buy, for a script"},
+    {0},
+};
+
+const struct cli_command cli_bench = {
+    .name = "bench",
+    .summary = "time of decoding, prefill and batches beside the machine's ceilings",
+    .synopsis = "MODEL|--synthetic SIZE [options]",
+    .description =
+        "Measures a step with its sampling: decoding at several contexts under every cache policy, "
+        "prompts of several lengths, batches. Between the samples it measures what the machine can "
+        "do at best with the same threads: bytes read per second over the weights themselves, "
+        "multiply-adds per second. The tables say how much of that each step reaches, and where "
+        "the rest of its time goes.\n\nEvery policy must give the same tokens and the same bits of "
+        "logits; otherwise the run is void and the exit code 1. A busy machine gives numbers with "
+        "a "
+        "wide spread: stop other work first.",
+    .examples = examples,
+    .groups = groups,
+    .min_arguments = 0,
+    .max_arguments = 1,
+    .run = run,
+};

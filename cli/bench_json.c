@@ -1,0 +1,241 @@
+/* kvad bench --json. The names are a promise to scripts: docs/benchmarks.md. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench_report.h"
+#include "cli/groups.h"
+#include "cli/json.h"
+
+/* Clocks and ceilings give no more than six digits. */
+static json_t *number(double value) {
+    double scale = value != 0 ? pow(10, 6 - ceil(log10(fabs(value)))) : 1;
+    return cli_json_number(round(value * scale) / scale);
+}
+
+static json_t *integer(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+static json_t *machine_json(const struct kvad_machine *machine) {
+    json_t *caches = json_array();
+    int failed = !caches;
+    for (unsigned i = 0; i < machine->n_caches && !failed; i++)
+        failed |= json_array_append_new(caches, json_pack("{s:i, s:s, s:I}", "level",
+                                                          (int)machine->caches[i].level, "kind",
+                                                          machine->caches[i].kind, "bytes",
+                                                          (json_int_t)machine->caches[i].bytes));
+    json_t *object = json_pack(
+        "{s:o, s:i, s:i, s:b, s:o, s:I, s:s}", "cpu",
+        cli_json_string(machine->cpu, strlen(machine->cpu)), "cpus", (int)machine->n_cpus, "cores",
+        (int)machine->n_cores, "virtual", (int)machine->is_virtual, "caches", caches,
+        "memory_bytes", (json_int_t)machine->memory_bytes, "huge_pages", machine->huge_pages);
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *ceilings_json(double read, double fma, double dot) {
+    json_t *object = json_pack("{s:o, s:o}", "read_gb_s", number(read * 1e-9), "fma_gflop_s",
+                               number(fma * 1e-9));
+    int failed =
+        json_object_set_new(object, "int8_gop_s", dot > 0 ? number(dot * 1e-9) : json_null());
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *models_json(const struct kvad_bench_result *result) {
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < result->n_models && !failed; i++) {
+        const struct kvad_bench_model *m = &result->models[i];
+        failed |= json_array_append_new(
+            array,
+            json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "weights",
+                      cli_weights_name((int)m->weights), "load_ms", number(m->load_ms),
+                      "weight_bytes", (json_int_t)m->weight_bytes, "huge_page_bytes",
+                      (json_int_t)m->huge_page_bytes, "ceilings",
+                      ceilings_json(m->read_rate.median, m->fma_rate.median, m->dot_rate.median),
+                      "read_spread_percent", number(kvad_stats_spread(&m->read_rate)),
+                      "fma_spread_percent", number(kvad_stats_spread(&m->fma_rate))));
+    }
+    if (!failed) return array;
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *parts_json(const struct kvad_bench_case *c) {
+    json_t *object = json_object();
+    int failed = !object;
+    for (size_t i = 0; c && i < KVAD_BENCH_PARTS && !failed; i++)
+        failed |= json_object_set_new(object, c->parts[i].name, number(c->parts[i].ms));
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* null where the kernel gives none. */
+static json_t *counters_json(const struct kvad_bench_result *result,
+                             const struct kvad_bench_case *c) {
+    if (!result->has_counters) return json_null();
+    json_t *object = json_object();
+    int failed = !object;
+    for (unsigned i = 0; i < KVAD_COUNTERS && !failed; i++)
+        failed |= json_object_set_new(object, kvad_counter_name(i),
+                                      c->counters[i] < 0 ? json_null() : number(c->counters[i]));
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *samples_json(const struct kvad_bench_case *c) {
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < c->ms.n && !failed; i++)
+        failed |= json_array_append_new(array, number(c->samples[i]));
+    if (!failed) return array;
+    json_decref(array);
+    return NULL;
+}
+
+/* Tokens that one step makes or reads. */
+static double step_tokens(const struct kvad_bench_case *c) {
+    return c->kind == KVAD_BENCH_PREFILL ? c->n_tokens : c->n_sequences;
+}
+
+static int add_named(json_t *object, const struct kvad_bench_case *c) {
+    double per_second = 1e3 * step_tokens(c) / c->ms.median;
+    int failed = json_object_set_new(object, "tokens_per_s", number(per_second));
+    switch (c->kind) {
+    case KVAD_BENCH_DECODE:
+        failed |= json_object_set_new(object, "context", integer(c->context));
+        failed |= json_object_set_new(object, "ms_per_token", number(c->ms.median));
+        break;
+    case KVAD_BENCH_PREFILL:
+        failed |= json_object_set_new(object, "tokens", integer(c->n_tokens));
+        failed |= json_object_set_new(object, "first_token_ms", number(c->ms.median));
+        failed |=
+            json_object_set_new(object, "percent_of_peak", number(c->percent_of_compute.median));
+        break;
+    case KVAD_BENCH_BATCH:
+        failed |= json_object_set_new(object, "context", integer(c->context));
+        failed |= json_object_set_new(object, "sequences", integer(c->n_sequences));
+        failed |= json_object_set_new(object, "ms_per_step", number(c->ms.median));
+        break;
+    }
+    return failed;
+}
+
+static json_t *case_json(const struct kvad_bench_result *result, const struct kvad_bench_case *c) {
+    double seconds = c->ms.median * 1e-3;
+    json_t *object =
+        json_pack("{s:s, s:s, s:s}", "policy", cli_cache_name((int)c->policy), "weights",
+                  cli_weights_name((int)c->weights), "kv", cli_kv_name((int)c->kv));
+    const struct {
+        const char *name;
+        json_t *value;
+    } fields[] = {
+        {"spread_percent", number(kvad_stats_spread(&c->ms))},
+        {"samples_ms", samples_json(c)},
+        {"steps_per_sample", integer(c->n_steps)},
+        {"percent_of_ceiling", number(c->percent_of_ceiling)},
+        {"bound", json_string(c->is_compute_bound ? "compute" : "read")},
+        {"percent_of_read", number(c->percent_of_read.median)},
+        {"percent_of_compute", number(c->percent_of_compute.median)},
+        {"ceilings", ceilings_json(c->read_rate, c->fma_rate, c->dot_rate)},
+        {"bytes", number(c->bytes)},
+        {"kv_bytes", number(c->kv_bytes)},
+        {"flops", number(c->flops)},
+        {"gb_per_s", number(c->bytes / seconds * 1e-9)},
+        {"gflop_per_s", number(c->flops / seconds * 1e-9)},
+        {"parts", parts_json(c)},
+        {"parts_wall_ms", number(c->parts_wall_ms)},
+        {"named_percent", number(c->named_percent)},
+        {"counters", counters_json(result, c)},
+        {"token", json_integer(c->token)},
+    };
+    int failed = !object || add_named(object, c);
+    for (size_t i = 0; i < CLI_COUNT_OF(fields); i++)
+        failed |= json_object_set_new(object, fields[i].name, fields[i].value);
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *cases_json(const struct kvad_bench_result *result, enum kvad_bench_kind kind) {
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < result->n_cases && !result->is_void && !failed; i++)
+        if (result->cases[i].kind == kind)
+            failed |= json_array_append_new(array, case_json(result, &result->cases[i]));
+    if (!failed) return array;
+    json_decref(array);
+    return NULL;
+}
+
+/* The case whose parts stand at the top: decoding with the last policy (the default's is paged) at
+ * the longest context, with the first type of weights. */
+static const struct kvad_bench_case *main_case(const struct kvad_bench_result *result) {
+    const struct kvad_bench_case *best = NULL;
+    for (size_t i = 0; i < result->n_cases && !result->is_void; i++) {
+        const struct kvad_bench_case *c = &result->cases[i];
+        if (c->kind != KVAD_BENCH_DECODE || c->weights != result->cases[0].weights ||
+            c->kv != result->cases[0].kv)
+            continue;
+        if (!best || c->context >= best->context) best = c;
+    }
+    return best;
+}
+
+static json_t *parts_of_json(const struct kvad_bench_case *c) {
+    if (!c) return json_null();
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o}", "kind", "decode", "policy",
+                     cli_cache_name((int)c->policy), "weights", cli_weights_name((int)c->weights),
+                     "kv", cli_kv_name((int)c->kv), "context", (json_int_t)c->context, "wall_ms",
+                     number(c->parts_wall_ms), "named_percent", number(c->named_percent));
+}
+
+static json_t *model_json(const struct kvad_bench_result *result, const char *name) {
+    const struct kvad_model_info *info = &result->model;
+    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
+                     cli_json_string(name, strlen(name)), "family", info->family, "n_parameters",
+                     (json_int_t)info->n_parameters, "n_layers", (json_int_t)info->n_layers,
+                     "n_heads", (json_int_t)info->n_heads, "d_model", (json_int_t)info->d_model,
+                     "d_ff", (json_int_t)info->d_ff, "n_vocab", (json_int_t)info->n_vocab, "n_ctx",
+                     (json_int_t)info->n_ctx);
+}
+
+int cli_bench_print_json(const struct kvad_bench_result *result, const char *name) {
+    const struct kvad_bench_model *first = &result->models[0];
+    const struct kvad_bench_case *top = main_case(result);
+    const char *why = result->no_counters_why;
+    const struct {
+        const char *name;
+        json_t *value;
+    } fields[] = {
+        {"schema", json_integer(1)},
+        {"version", json_string(kvad_version())},
+        {"void", result->is_void ? cli_json_string(result->void_why, strlen(result->void_why))
+                                 : json_null()},
+        {"machine", machine_json(&result->machine)},
+        {"model", model_json(result, name)},
+        {"engine", json_pack("{s:s, s:i}", "cpu", result->cpu, "threads", (int)result->n_threads)},
+        {"ceilings",
+         ceilings_json(first->read_rate.median, first->fma_rate.median, first->dot_rate.median)},
+        {"models", models_json(result)},
+        {"decode", cases_json(result, KVAD_BENCH_DECODE)},
+        {"prefill", cases_json(result, KVAD_BENCH_PREFILL)},
+        {"batch", cases_json(result, KVAD_BENCH_BATCH)},
+        {"parts", parts_json(top)},
+        {"parts_of", parts_of_json(top)},
+        {"no_counters", result->has_counters ? json_null() : cli_json_string(why, strlen(why))},
+    };
+    json_t *object = json_object();
+    int failed = !object;
+    for (size_t i = 0; i < CLI_COUNT_OF(fields); i++)
+        failed |= json_object_set_new(object, fields[i].name, fields[i].value);
+    if (!failed) return cli_json_print(object);
+    json_decref(object);
+    return cli_json_print(NULL);
+}

@@ -1,0 +1,54 @@
+/* defines ceiling_avx2 */
+#include <immintrin.h>
+
+#include "lab/ceiling_ops.h"
+
+typedef __m256i block;
+static inline block block_zero(void) {
+    return _mm256_setzero_si256();
+}
+static inline block block_load(const unsigned char *p) {
+    return _mm256_load_si256((const __m256i *)(const void *)p);
+}
+static inline block block_xor(block a, block b) {
+    return _mm256_xor_si256(a, b);
+}
+static inline uint64_t block_fold(block a) {
+    return (uint64_t)_mm256_extract_epi64(a, 0) ^ (uint64_t)_mm256_extract_epi64(a, 3);
+}
+
+typedef __m256 vec;
+enum { VEC_WIDTH = 8, FMA_CHAINS = 12, DOT_CHAINS = 8 };
+static inline vec vec_set(float x) {
+    return _mm256_set1_ps(x);
+}
+static inline vec vec_fma(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+static inline vec vec_add(vec a, vec b) {
+    return _mm256_add_ps(a, b);
+}
+static inline float vec_first(vec a) {
+    return _mm256_cvtss_f32(a);
+}
+
+typedef __m256i ints;
+static inline ints ints_zero(void) {
+    return _mm256_setzero_si256();
+}
+static inline ints ints_dot(ints sum, ints w, ints x) {
+    ints pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+static inline ints ints_add(ints a, ints b) {
+    return _mm256_add_epi32(a, b);
+}
+static inline int32_t ints_first(ints a) {
+    return _mm256_extract_epi32(a, 0);
+}
+
+#include "lab/ceiling_compute.inc"
+#include "lab/ceiling_dot.inc"
+#include "lab/ceiling_read.inc"
+
+const struct ceiling_ops ceiling_avx2 = {"avx2", read_way, run_fma, run_dot};

@@ -1,0 +1,19 @@
+/* Models of the GPT-2 sizes with random weights: for measuring without a download. */
+#ifndef KVAD_LAB_SYNTHETIC_H
+#define KVAD_LAB_SYNTHETIC_H
+
+#include "kvad/kvad.h"
+
+/** Name of the index-th size ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "tiny"); NULL after
+ * the last. "tiny" is for trying a command out. */
+const char *kvad_synthetic_name(unsigned index);
+
+/** Build a model of a named size. The weights are a function of (seed, parameter, layer, row,
+ * column) alone: uniform with the standard deviation 0.02 of GPT-2's own initialisation, norms
+ * about 1. `options` may be NULL; its allocator, log, progress and type of weights count. No
+ * tokenizer. KVAD_ERR_NOT_FOUND for an unknown name. */
+enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
+                                      const struct kvad_model_options *options,
+                                      struct kvad_model **out, struct kvad_error *err);
+
+#endif
