@@ -148,7 +148,7 @@ static void check_variants(const struct tiny_sizes *sizes, size_t n) {
     tiny_model_destroy(tiny);
 }
 
-/* bugs.md QUANT-2 */
+/* bugs.md QUANT-2, QUANT-9 */
 static void test_every_type_gives_the_same_bits_on_every_path(void **state) {
     (void)state;
     check_variants(&tiny_odd, 37);
@@ -164,7 +164,7 @@ static void test_every_type_gives_the_same_bits_over_several_segments_of_inputs(
     check_variants(&tiny_wide, 19);
 }
 
-/* bugs.md QUANT-7, QUANT-8 */
+/* bugs.md QUANT-3, QUANT-7, QUANT-8 */
 static void test_rollback_and_reuse_are_right_for_every_cache_type(void **state) {
     (void)state;
     struct tiny_model *tiny = tiny_model_create(&tiny_odd);

@@ -70,7 +70,7 @@ static void check_text(const struct outcome *outcome) {
 
 /* ---------------------------------------------------------------- text */
 
-/* bugs.md TOK-14, BATCH-4 */
+/* bugs.md LOAD-16, BATCH-4 */
 static void test_text_is_that_of_the_ids_and_padding_ids_never_come(void **state) {
     (void)state;
     struct kvad_engine *engine = open_alone(2);

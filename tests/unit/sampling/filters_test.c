@@ -241,6 +241,7 @@ static void test_typical_may_drop_the_best_but_never_all(void **state) {
 
 /* ---------------------------------------------------------------- exclusions */
 
+/* bugs.md LOAD-16, LOAD-17 */
 static void test_ids_from_n_tokens_on_are_never_sampled(void **state) {
     (void)state;
     const float logits[] = {0, 1, 2, 50, NAN};
