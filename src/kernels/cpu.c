@@ -5,8 +5,12 @@
 #include "kernels/levels.h"
 
 static const char *const level_names[KVAD_CPU_LEVEL_COUNT] = {
-    [KVAD_CPU_BASELINE] = "baseline", [KVAD_CPU_PORTABLE] = "portable", [KVAD_CPU_AVX2] = "avx2",
-    [KVAD_CPU_AVX512] = "avx512",     [KVAD_CPU_NEON] = "neon",
+    [KVAD_CPU_BASELINE] = "baseline",
+    [KVAD_CPU_PORTABLE] = "portable",
+    [KVAD_CPU_AVX2] = "avx2",
+    [KVAD_CPU_AVX512] = "avx512",
+    [KVAD_CPU_AVX512_VNNI] = "avx512-vnni",
+    [KVAD_CPU_NEON] = "neon",
 };
 
 const char *kvad_cpu_level_name(enum kvad_cpu_level level) {
@@ -39,12 +43,17 @@ static unsigned detect_levels(void) {
     enum { SAVES_YMM = 0x6, SAVES_ZMM = 0xe6 };
     unsigned levels = 1u << KVAD_CPU_BASELINE, a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA)) return levels;
+    bool has_f16c = c & bit_F16C;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) return levels;
     unsigned saved = read_xcr0();
     if ((saved & SAVES_YMM) != SAVES_YMM) return levels;
-    levels |= 1u << KVAD_CPU_PORTABLE | 1u << KVAD_CPU_AVX2;
+    levels |= 1u << KVAD_CPU_PORTABLE;
+    if (!has_f16c) return levels;
+    levels |= 1u << KVAD_CPU_AVX2;
     unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
-    if ((b & avx512) == avx512 && (saved & SAVES_ZMM) == SAVES_ZMM) levels |= 1u << KVAD_CPU_AVX512;
+    if ((b & avx512) != avx512 || (saved & SAVES_ZMM) != SAVES_ZMM) return levels;
+    levels |= 1u << KVAD_CPU_AVX512;
+    if (c & bit_AVX512VNNI) levels |= 1u << KVAD_CPU_AVX512_VNNI;
     return levels;
 }
 
@@ -84,8 +93,15 @@ void kvad_kernels_pick(struct kvad_kernels *kernels, enum kvad_cpu_level level) 
     kvad_kernels_baseline(kernels);
     if (level >= KVAD_CPU_PORTABLE) kvad_kernels_portable(kernels);
 #if defined(__x86_64__)
-    if (level >= KVAD_CPU_AVX2) kvad_kernels_avx2(kernels);
-    if (level >= KVAD_CPU_AVX512) kvad_kernels_avx512(kernels);
+    if (level >= KVAD_CPU_AVX2) {
+        kvad_kernels_avx2(kernels);
+        kvad_kernels_avx2_quant(kernels);
+    }
+    if (level >= KVAD_CPU_AVX512) {
+        kvad_kernels_avx512(kernels);
+        kvad_kernels_avx512_quant(kernels);
+    }
+    if (level >= KVAD_CPU_AVX512_VNNI) kvad_kernels_avx512_vnni(kernels);
 #elif defined(__aarch64__)
     if (level == KVAD_CPU_NEON) kvad_kernels_neon(kernels);
 #endif

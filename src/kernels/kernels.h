@@ -67,8 +67,8 @@ typedef void kvad_linear_half_fn(const struct kvad_linear_half_args *args);
  * A quantised activation row, every quant from -127 to 127:
  *   int8_t quant[32 * groups]
  *   float scale[groups]
- *   int32_t offset[groups]         -8 * the sum of the group's quants: undoes the 8 that is added
- * to the quants of q4; 16 times as much undoes the 128 of q8 */
+ *   int32_t offset[groups]         -8 * the sum of the group's quants
+ * The offset undoes the 8 that is added to the quants of q4; 16 times it undoes the 128 of q8. */
 enum { KVAD_GROUP = 32, KVAD_Q8_SUPERBLOCK = 64 + 1024, KVAD_Q4_SUPERBLOCK = 64 + 512 };
 
 static inline size_t kvad_quant_groups(size_t k) {

@@ -9,7 +9,10 @@ void kvad_kernels_baseline(struct kvad_kernels *kernels);
 void kvad_kernels_portable(struct kvad_kernels *kernels);
 #if defined(__x86_64__)
 void kvad_kernels_avx2(struct kvad_kernels *kernels);
+void kvad_kernels_avx2_quant(struct kvad_kernels *kernels);
 void kvad_kernels_avx512(struct kvad_kernels *kernels);
+void kvad_kernels_avx512_quant(struct kvad_kernels *kernels);
+void kvad_kernels_avx512_vnni(struct kvad_kernels *kernels);
 #elif defined(__aarch64__)
 void kvad_kernels_neon(struct kvad_kernels *kernels);
 #endif

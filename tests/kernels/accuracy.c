@@ -89,6 +89,15 @@ static void measure(struct check *c, const struct function *f, kvad_unary_fn *ru
     }
 }
 
+/* With step 1 every float is measured where the functions bend; beyond they are constant or linear
+ * within each power of two. */
+static uint64_t step_at(uint32_t bits, uint64_t step) {
+    uint32_t magnitude = bits & 0x7fffffffu;
+    bool bends =
+        magnitude >= kvad_bits_from_float(0x1p-27f) && magnitude < kvad_bits_from_float(128.0f);
+    return step == 1 && !bends ? 101 : step;
+}
+
 /* Every step-th float, and many of ordinary size. */
 static void check_function(struct check *c, const struct function *f, kvad_unary_fn *run,
                            uint64_t step) {
@@ -97,12 +106,13 @@ static void check_function(struct check *c, const struct function *f, kvad_unary
     struct worst worst = {0};
     const uint64_t n_rounds = step == 1 ? 0 : 1 + 250000 / step;
     size_t n = 0;
-    for (uint64_t bits = 0; bits <= UINT32_MAX; bits += step) {
+    for (uint64_t bits = 0; bits <= UINT32_MAX; bits += step_at((uint32_t)bits, step)) {
         x[n++] = kvad_float_from_bits((uint32_t)bits);
-        if (n < BATCH && bits != UINT32_MAX) continue;
+        if (n < BATCH) continue;
         measure(c, f, run, x, n, &worst);
         n = 0;
     }
+    measure(c, f, run, x, n, &worst);
     for (uint64_t round = 0; round < n_rounds; round++) {
         for (n = 0; n < BATCH; n++)
             x[n] = 12.0f * check_float(c, PATTERN_PLAIN);
@@ -223,6 +233,8 @@ void check_accuracy(struct check *c, const struct kvad_kernels *kernels, uint64_
 #undef CHECK_FUNCTION
     check_linear_accuracy(c, kernels);
     check_layer_norm_accuracy(c, kernels);
+    check_half_accuracy(c, kernels);
+    check_quant_accuracy(c, kernels);
     check_attention_accuracy(c, kernels);
     check_end(c);
 }

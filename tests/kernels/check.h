@@ -81,6 +81,10 @@ void check_catch_faults(const struct check *c);
 
 /* The operations; each compares `new_fn` with `ref` over its own sizes. */
 void check_linear(struct check *c, kvad_linear_f32_fn *ref, kvad_linear_f32_fn *new_fn);
+void check_linear_half(struct check *c, kvad_linear_half_fn *ref, kvad_linear_half_fn *new_fn);
+void check_linear_q8(struct check *c, kvad_linear_quant_fn *ref, kvad_linear_quant_fn *new_fn);
+void check_linear_q4(struct check *c, kvad_linear_quant_fn *ref, kvad_linear_quant_fn *new_fn);
+void check_quantise_row(struct check *c, kvad_quantise_row_fn *ref, kvad_quantise_row_fn *new_fn);
 void check_layer_norm(struct check *c, kvad_layer_norm_fn *ref, kvad_layer_norm_fn *new_fn);
 void check_unary(struct check *c, kvad_unary_fn *ref, kvad_unary_fn *new_fn);
 void check_add(struct check *c, kvad_add_fn *ref, kvad_add_fn *new_fn);
@@ -98,6 +102,8 @@ size_t check_size(size_t index);
 /* The baseline against long double (accuracy.c), the stored digests (golden.c), timing (bench.c).
  */
 void check_accuracy(struct check *c, const struct kvad_kernels *kernels, uint64_t step);
+void check_half_accuracy(struct check *c, const struct kvad_kernels *kernels);
+void check_quant_accuracy(struct check *c, const struct kvad_kernels *kernels);
 void check_golden(struct check *c, const struct kvad_kernels *kernels, bool is_printing);
 void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level);
 

@@ -13,10 +13,11 @@ static const char usage[] =
     "usage: kvad-check [options]\n"
     "Compares the kernels of each CPU level with the portable definition, bit by bit.\n"
     "  --seed N         values of the cases (default: from the clock; printed)\n"
-    "  --level NAME     only this level (baseline, portable, avx2, avx512, neon)\n"
+    "  --level NAME     only this level (baseline, portable, avx2, avx512,\n"
+    "                   avx512-vnni, neon)\n"
     "  --op NAME        only this operation\n"
     "  --quick          few floats in the accuracy of the functions (for emulators)\n"
-    "  --exhaustive     accuracy of the functions over all 2^32 floats (minutes)\n"
+    "  --exhaustive     accuracy of the functions at every float of 2^-27 to 128 (minutes)\n"
     "  --bench          time the calls as well\n"
     "  --print-golden   print the digests of the baseline for golden.h\n";
 
@@ -64,6 +65,11 @@ static void check_level(struct check *c, const struct options *o, const struct k
                c->n_failures == n_failures ? "ok" : "FAILED");                                     \
     }
     CHECK_OP(linear_f32, check_linear)
+    CHECK_OP(linear_bf16, check_linear_half)
+    CHECK_OP(linear_f16, check_linear_half)
+    CHECK_OP(linear_q8, check_linear_q8)
+    CHECK_OP(linear_q4, check_linear_q4)
+    CHECK_OP(quantise_row, check_quantise_row)
     CHECK_OP(layer_norm, check_layer_norm)
     CHECK_OP(add, check_add)
     CHECK_OP(scale, check_scale)
@@ -81,7 +87,7 @@ static bool belongs_to_this_architecture(enum kvad_cpu_level level) {
 #if defined(__x86_64__)
     return level != KVAD_CPU_NEON;
 #elif defined(__aarch64__)
-    return level != KVAD_CPU_AVX2 && level != KVAD_CPU_AVX512;
+    return level <= KVAD_CPU_PORTABLE || level == KVAD_CPU_NEON;
 #else
     return level <= KVAD_CPU_PORTABLE;
 #endif

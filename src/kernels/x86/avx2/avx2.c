@@ -1,13 +1,16 @@
 /* The kernels of AVX2 with FMA: kvad_linear_f32_avx2 and so on. */
 #define ISA(name) kvad_##name##_avx2
 #include "kernels/body/common.h"
-#include "kernels/simd/f32_avx2.h"
+#include "kernels/simd/half_avx2.h"
 
 /* 16 registers: 12 sums, 2 weights, 1 value. Four panels side by side for one row: 8 chains. */
 #define TILE_MAX_ROWS   6
 #define TILE_MAX_PANELS 4
 #define TILE_SHAPES(X)                                                                             \
     X(1, 4) X(1, 2) X(1, 1) X(2, 3) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+/* The same for halves. */
+#define HALF_MAX_ROWS  4
+#define HALF_SHAPES(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 2) X(3, 1) X(4, 1)
 #include "kernels/body/level.inc"
 
 void kvad_kernels_avx2(struct kvad_kernels *kernels) {

@@ -1,7 +1,7 @@
 /* The kernels of AVX-512 (F, BW, VL, DQ): kvad_linear_f32_avx512 and so on. */
 #define ISA(name) kvad_##name##_avx512
 #include "kernels/body/common.h"
-#include "kernels/simd/f32_avx512.h"
+#include "kernels/simd/half_avx512.h"
 
 /* 32 registers: 28 sums, 2 weights, 1 value. Eight panels side by side for one row: 8 chains. */
 #define TILE_MAX_ROWS   14
@@ -14,6 +14,11 @@
     X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1)                                         \
     X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1)
 /* clang-format on */
+/* The same for halves. */
+#define HALF_MAX_ROWS 4
+#define HALF_SHAPES(X)                                                                             \
+    X(1, 8) X(1, 4) X(1, 2) X(1, 1) X(2, 4) X(2, 2) X(2, 1) X(3, 4) X(3, 2) X(3, 1) X(4, 4) X(4, 2) \
+    X(4, 1)
 #include "kernels/body/level.inc"
 
 void kvad_kernels_avx512(struct kvad_kernels *kernels) {

@@ -1,0 +1,18 @@
+/* Widening of 16-bit weights by AVX-512. Same functions as the other simd/half_*.h. */
+#ifndef KVAD_KERNELS_SIMD_HALF_AVX512_H
+#define KVAD_KERNELS_SIMD_HALF_AVX512_H
+
+#include "kernels/simd/f32_avx512.h"
+
+#include <stdint.h>
+
+/* VEC_WIDTH halves, exactly. */
+static inline vec vec_load_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline vec vec_load_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* Integer dot products of AVX-512 BW for q8 and q4. Same names as the other simd/quant_*.h.
+ *
+ * maddubs multiplies unsigned by signed bytes and adds pairs in 16 bits, with saturation. It gets
+ * four bits of a weight at a time: the 16 products of a group that meet in 16 bits are at most
+ * 16 * 15 * 127 = 30480. Both types stay as they are stored, larger by 128 or 8. */
+#ifndef KVAD_KERNELS_SIMD_QUANT_AVX512_H
+#define KVAD_KERNELS_SIMD_QUANT_AVX512_H
+
+#include "kernels/simd/half_avx512.h"
+
+#include <string.h>
+
+/* The loop over a group stays a loop: unrolled, GCC reorders its integer sums and runs out of
+ * registers. */
+#define QUANT_UNROLL
+
+typedef __m512i qvec; /* bytes: four inputs of each of VEC_WIDTH outputs */
+
+/* Four quants of a row, the same for every output. */
+static inline qvec qvec_inputs(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+static inline qvec qvec_low_halves(qvec w) {
+    return _mm512_and_si512(w, _mm512_set1_epi8(15));
+}
+static inline qvec qvec_high_halves(qvec w) {
+    return _mm512_and_si512(_mm512_srli_epi16(w, 4), _mm512_set1_epi8(15));
+}
+
+struct q8_weights {
+    qvec low, high; /* quant + 128 = low + 16 * high */
+};
+struct q8_sum {
+    qvec low, high; /* two sums of 16 bits per output each */
+};
+static inline struct q8_weights q8_load(const unsigned char *w) {
+    qvec stored = _mm512_load_si512(w);
+    return (struct q8_weights){qvec_low_halves(stored), qvec_high_halves(stored)};
+}
+static inline struct q8_sum q8_begin(int32_t offset) {
+    (void)offset; /* does not fit in 16 bits: added at the end */
+    return (struct q8_sum){_mm512_setzero_si512(), _mm512_setzero_si512()};
+}
+static inline struct q8_sum q8_add(struct q8_sum sum, struct q8_weights w, qvec x) {
+    return (struct q8_sum){_mm512_add_epi16(sum.low, _mm512_maddubs_epi16(w.low, x)),
+                           _mm512_add_epi16(sum.high, _mm512_maddubs_epi16(w.high, x))};
+}
+static inline vec q8_end(struct q8_sum sum, int32_t offset) {
+    qvec low = _mm512_madd_epi16(sum.low, _mm512_set1_epi16(1));
+    qvec high = _mm512_madd_epi16(sum.high, _mm512_set1_epi16(16));
+    qvec total = _mm512_add_epi32(low, _mm512_slli_epi32(_mm512_set1_epi32(offset), 4));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(total, high));
+}
+
+struct q4_weights {
+    qvec low, high; /* quant + 8 */
+};
+struct q4_sum {
+    qvec pairs; /* two sums of 16 bits per output */
+};
+static inline struct q4_weights q4_load(const unsigned char *w) {
+    qvec both = _mm512_load_si512(w);
+    return (struct q4_weights){qvec_low_halves(both), qvec_high_halves(both)};
+}
+static inline struct q4_sum q4_begin(int32_t offset) {
+    (void)offset;
+    return (struct q4_sum){_mm512_setzero_si512()};
+}
+static inline struct q4_sum q4_add(struct q4_sum sum, struct q4_weights w, qvec low, qvec high) {
+    qvec pairs = _mm512_add_epi16(sum.pairs, _mm512_maddubs_epi16(w.low, low));
+    return (struct q4_sum){_mm512_add_epi16(pairs, _mm512_maddubs_epi16(w.high, high))};
+}
+static inline vec q4_end(struct q4_sum sum, int32_t offset) {
+    qvec total = _mm512_madd_epi16(sum.pairs, _mm512_set1_epi16(1));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(total, _mm512_set1_epi32(offset)));
+}
+
+#endif

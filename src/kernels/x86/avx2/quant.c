@@ -1,0 +1,19 @@
+/* The quantised kernels of AVX2: kvad_linear_q8_avx2, kvad_linear_q4_avx2, kvad_quantise_row_avx2.
+ */
+#define ISA(name) kvad_##name##_avx2
+#include "kernels/body/common.h"
+#include "kernels/simd/quant_avx2.h"
+
+/* 16 registers: 12 integer sums, 2 for weights, 1 input, 1 constant; the float sums wait in
+ * memory. */
+#define QUANT_FEW_ROWS   4
+#define QUANT_FEW(X)     X(1, 1) X(2, 1) X(3, 1) X(4, 1)
+#define QUANT_MAX_ROWS   6
+#define QUANT_MAX_PANELS 1
+#define QUANT_MANY(X)    X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#include "kernels/body/linear_quant.inc"
+
+void kvad_kernels_avx2_quant(struct kvad_kernels *kernels) {
+    kernels->linear_q8 = ISA(linear_q8);
+    kernels->linear_q4 = ISA(linear_q4);
+}
