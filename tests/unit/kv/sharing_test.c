@@ -1,6 +1,8 @@
 /* Sequences that share blocks, against a model of who holds what: no operation may change a row
  * that somebody counts on, lose a block, or lend rows to a text that they do not belong to. No
  * model of language is needed: the row of a token is a number made of all tokens before it. */
+#include <unistd.h>
+
 #include "kv/rows.h"
 #include "kv/sharing.h"
 #include "random.h"
@@ -371,6 +373,9 @@ static void test_the_only_holder_writes_where_no_copy_fits(void **state) {
 }
 
 int main(void) {
+#ifdef KVAD_FAULTS
+    alarm(60); /* a damaged list may have no end */
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_sharing_loses_no_block_and_changes_no_row),
         cmocka_unit_test(test_with_a_constant_hash_all_rows_are_the_same),
