@@ -17,13 +17,17 @@
 #define KVAD_PREFETCH(p)   ((void)(p))
 #endif
 
-/* Before a loop of constant length whose arrays must become registers. */
+/* Before a loop of constant length whose arrays must become registers, and before one that must
+ * stay a loop. */
 #if defined(__clang__)
-#define KVAD_UNROLL _Pragma("clang loop unroll(full)")
+#define KVAD_UNROLL    _Pragma("clang loop unroll(full)")
+#define KVAD_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
-#define KVAD_UNROLL _Pragma("GCC unroll 32")
+#define KVAD_UNROLL    _Pragma("GCC unroll 32")
+#define KVAD_NO_UNROLL _Pragma("GCC unroll 1")
 #else
 #define KVAD_UNROLL
+#define KVAD_NO_UNROLL
 #endif
 
 #if defined(__x86_64__)

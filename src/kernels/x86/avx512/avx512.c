@@ -17,8 +17,9 @@
 /* The same for halves. */
 #define HALF_MAX_ROWS 4
 #define HALF_SHAPES(X)                                                                             \
-    X(1, 8) X(1, 4) X(1, 2) X(1, 1) X(2, 4) X(2, 2) X(2, 1) X(3, 4) X(3, 2) X(3, 1) X(4, 4) X(4, 2)\
-    X(4, 1)
+    X(1, 8)                                                                                        \
+    X(1, 4) X(1, 2) X(1, 1) X(2, 4) X(2, 2) X(2, 1) X(3, 4) X(3, 2) X(3, 1) X(4, 4) X(4, 2)        \
+        X(4, 1)
 #include "kernels/body/level.inc"
 
 void kvad_kernels_avx512(struct kvad_kernels *kernels) {
