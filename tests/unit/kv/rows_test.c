@@ -11,7 +11,12 @@ static const enum kvad_kv_type types[] = {KVAD_KV_F32, KVAD_KV_F16, KVAD_KV_BF16
 enum { N_TYPES = 4 };
 
 static struct kvad_kv_shape make_shape(enum kvad_kv_type k_type, enum kvad_kv_type v_type) {
-    struct kvad_kv_shape shape = {LAYERS, HEADS, HEAD_DIM, TOKENS, k_type, v_type};
+    struct kvad_kv_shape shape = {.n_layers = LAYERS,
+                                  .n_kv_heads = HEADS,
+                                  .head_dim = HEAD_DIM,
+                                  .block_tokens = TOKENS,
+                                  .k_type = k_type,
+                                  .v_type = v_type};
     struct kvad_error err;
     assert_ok(kvad_kv_shape_init(&shape, &err), &err);
     return shape;
@@ -85,7 +90,12 @@ static void test_bytes_are_the_formula(void **state) {
     (void)state;
     static const size_t row_bytes[N_TYPES] = {4 * 64, 2 * 64, 2 * 64, 64 + 4};
     for (int i = 0; i < N_TYPES * N_TYPES; i++) {
-        struct kvad_kv_shape shape = {12, 12, 64, 16, types[i / N_TYPES], types[i % N_TYPES]};
+        struct kvad_kv_shape shape = {.n_layers = 12,
+                                      .n_kv_heads = 12,
+                                      .head_dim = 64,
+                                      .block_tokens = 16,
+                                      .k_type = types[i / N_TYPES],
+                                      .v_type = types[i % N_TYPES]};
         struct kvad_error err;
         assert_ok(kvad_kv_shape_init(&shape, &err), &err);
         size_t token = 12 * 12 * (row_bytes[i / N_TYPES] + row_bytes[i % N_TYPES]);
