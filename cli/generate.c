@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/batch.h"
 #include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/samples.h"
@@ -214,8 +215,38 @@ static const struct cli_option echo_options[] = {
 };
 static const struct cli_group echo_group = {"Text", echo_options, CLI_COUNT_OF(echo_options)};
 
+static const struct cli_option batch_options[] = {
+    {.name = "batch",
+     .kind = CLI_FILE,
+     .offset = CLI_AT(batch),
+     .value = "FILE",
+     .no_variable = true,
+     .help =
+         "many prompts at once: each line of FILE is a JSON string, or an object with prompt or "
+         "ids and, where wanted, max_tokens, seed, priority and salt (only prompts with the "
+         "same salt share memory). Each gives a line of JSON, in the order of the file"},
+    {.name = "parallel",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_parallel),
+     .value = "N",
+     .min = 1,
+     .max = 65536,
+     .initial = "16",
+     .help = "prompts of a batch that run at the same time, if --kv-memory has room for them"},
+    {.name = "no-prefix-cache",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(no_prefix_cache),
+     .help = "compute every prompt of a batch from its first token, also where it begins like "
+             "another one"},
+    {.name = "show-cache",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(show_cache),
+     .help = "draw the blocks of the cache on stderr while a batch runs"},
+};
+static const struct cli_group batch_group = {"Batch", batch_options, CLI_COUNT_OF(batch_options)};
+
 static const struct cli_group *const groups[] = {
-    &cli_prompt_group, &length_group,     &sampling_group,   &echo_group,
+    &cli_prompt_group, &length_group,     &sampling_group,   &echo_group, &batch_group,
     &cli_model_group,  &cli_engine_group, &cli_output_group, NULL,
 };
 
@@ -227,6 +258,8 @@ static const struct cli_example examples[] = {
      "the prompt from a pipe; an empty line ends the text"},
     {"kvad generate out/ckpt.pt --samples 10 --seed 7", "ten samples of a nanoGPT checkpoint"},
     {"kvad generate gpt2 --ids 15496,11 --json", "token ids in, one JSON object out"},
+    {"kvad generate gpt2 --batch prompts.jsonl --show-cache --kv-memory 64M",
+     "many prompts at once; shows blocks fill, share and go"},
     {0},
 };
 
@@ -312,10 +345,24 @@ static int generate(struct cli_session *session, const struct cli_prompt *prompt
     return status;
 }
 
+static int run_batch(const struct cli_settings *settings) {
+    struct cli_session session = {0};
+    if (settings->prompt || settings->file || settings->ids.is_given || settings->n_samples > 1)
+        return cli_usage_error(&cli_generate, "--batch excludes -p, -f, --ids and --samples");
+    int status = cli_session_load(&session, settings);
+    if (status == CLI_EXIT_OK) status = check_stop_ids(&session);
+    if (status == CLI_EXIT_OK) status = cli_batch_run(&session);
+    cli_session_deinit(&session);
+    return status;
+}
+
 static int run(const struct cli_settings *settings) {
     struct cli_session session = {0};
     struct cli_prompt prompt = {0};
     cli_catch_interrupt();
+    if (settings->batch) return run_batch(settings);
+    if (settings->show_cache)
+        return cli_usage_error(&cli_generate, "--show-cache belongs to --batch");
     int status = cli_prompt_read(&prompt, settings, &cli_generate, true);
     if (status == CLI_EXIT_OK) status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = prepare(&prompt, &session);

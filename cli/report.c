@@ -8,7 +8,7 @@
 #include "cli/samples.h"
 #include "cli/streams.h"
 
-static const char *finish_name(enum kvad_finish finish) {
+const char *cli_finish_name(enum kvad_finish finish) {
     switch (finish) {
     case KVAD_FINISH_LENGTH: return "length";
     case KVAD_FINISH_STOP: return "stop";
@@ -32,7 +32,7 @@ static bool add_sample(json_t *object, const struct cli_sample *sample) {
     failed |=
         json_object_set_new(object, "text", cli_json_string(sample->text.bytes, sample->text.size));
     failed |=
-        json_object_set_new(object, "finish_reason", json_string(finish_name(sample->finish)));
+        json_object_set_new(object, "finish_reason", json_string(cli_finish_name(sample->finish)));
     failed |= json_object_set_new(object, "logprobs", logprobs_json(sample));
     if (sample->finish == KVAD_FINISH_ERROR)
         failed |= json_object_set_new(

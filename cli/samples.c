@@ -30,9 +30,9 @@ static size_t samples_at_once(const struct cli_generation *generation) {
     return fitting < n ? (size_t)fitting : n;
 }
 
-static void sampler_options(const struct cli_generation *generation, size_t index,
-                            struct kvad_sampler_options *options) {
-    const struct cli_settings *settings = generation->session->settings;
+void cli_sampler_options(const struct cli_session *session, size_t index,
+                         struct kvad_sampler_options *options) {
+    const struct cli_settings *settings = session->settings;
     kvad_sampler_options_init(options);
     options->temperature = settings->temperature;
     options->top_k = (uint32_t)settings->top_k;
@@ -47,30 +47,34 @@ static void sampler_options(const struct cli_generation *generation, size_t inde
     options->no_repeat_ngram = (uint32_t)settings->no_repeat_ngram;
     options->logit_bias = settings->logit_bias.items;
     options->n_logit_bias = settings->logit_bias.n;
-    options->n_tokens = generation->session->info.n_tokens;
+    options->n_tokens = session->info.n_tokens;
     options->seed = settings->seed;
     options->sample_index = settings->sample_index + index;
     memcpy(options->order, settings->order, sizeof options->order);
 }
 
+void cli_request_options(const struct cli_session *session, struct kvad_request_options *options) {
+    const struct cli_settings *settings = session->settings;
+    kvad_request_options_init(options);
+    options->max_tokens = (size_t)settings->n_tokens;
+    options->min_tokens = (size_t)settings->min_tokens;
+    options->on_overflow = (enum kvad_overflow)settings->on_overflow;
+    options->ignore_eos = settings->ignore_eos;
+    options->logprobs = settings->json;
+    options->stop_ids = settings->stop_ids.items;
+    options->n_stop_ids = settings->stop_ids.n;
+    options->stop_strings = settings->stop.items;
+    options->n_stop_strings = settings->stop.n;
+}
+
 static int submit(struct cli_generation *generation, size_t index) {
-    const struct cli_settings *settings = generation->session->settings;
     struct kvad_sampler_options sampler;
     struct kvad_request_options options;
     struct kvad_error err = {0};
-    sampler_options(generation, index, &sampler);
-    kvad_request_options_init(&options);
+    cli_sampler_options(generation->session, index, &sampler);
+    cli_request_options(generation->session, &options);
     options.prompt = generation->prompt->ids;
     options.n_prompt = generation->prompt->n;
-    options.max_tokens = (size_t)settings->n_tokens;
-    options.min_tokens = (size_t)settings->min_tokens;
-    options.on_overflow = (enum kvad_overflow)settings->on_overflow;
-    options.ignore_eos = settings->ignore_eos;
-    options.logprobs = settings->json;
-    options.stop_ids = settings->stop_ids.items;
-    options.n_stop_ids = settings->stop_ids.n;
-    options.stop_strings = settings->stop.items;
-    options.n_stop_strings = settings->stop.n;
     options.sampler = &sampler;
     struct kvad_request **request = &generation->samples[index].request;
     if (kvad_request_submit(generation->session->engine, &options, request, &err) != KVAD_OK)

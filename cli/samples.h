@@ -26,6 +26,15 @@ struct cli_generation {
     size_t prefill_tokens, decode_tokens;
 };
 
+/** What the settings say of sampling, for the sample of this index. */
+void cli_sampler_options(const struct cli_session *session, size_t index,
+                         struct kvad_sampler_options *options);
+/** What they say of a request; prompt and sampler are the caller's. */
+void cli_request_options(const struct cli_session *session, struct kvad_request_options *options);
+
+/** "length", "stop", "cancelled" or "error". */
+const char *cli_finish_name(enum kvad_finish finish);
+
 /** Generate all samples; text goes to stdout as it becomes certain, unless --json. Returns the exit
  * code; after a failure the samples hold what was there before it. */
 int cli_generation_run(struct cli_generation *generation, struct cli_session *session,

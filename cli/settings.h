@@ -28,7 +28,9 @@ struct cli_settings {
     struct cli_texts arguments; /* MODEL and what follows it */
 
     /* prompt */
-    const char *prompt, *file;
+    const char *prompt, *file, *batch;
+    uint64_t n_parallel;
+    bool show_cache, no_prefix_cache;
     struct cli_ids ids;
     bool special, decode;
 

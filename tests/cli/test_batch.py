@@ -1,0 +1,100 @@
+"""kvad generate --batch: many prompts at once give what each gives alone."""
+
+import json
+
+import conftest
+
+MODEL = conftest.ROOT / "models/shakespeare-char"
+START = "ROMEO: But soft, what light through yonder window breaks? It is the east,"
+
+
+def run(kvad, tmp_path, requests, *arguments):
+    path = tmp_path / "batch.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in requests))
+    result = kvad("generate", MODEL, "--batch", path, *arguments)
+    return result, [json.loads(line) for line in result.stdout.decode().splitlines()]
+
+
+def alone(kvad, prompt, n, seed=1337):
+    answer = kvad.json("generate", MODEL, "-p", prompt, "-n", n, "--seed", seed)
+    return answer["ids"], answer["text"], answer["finish_reason"]
+
+
+def test_a_batch_gives_what_each_prompt_gives_alone_in_the_order_of_the_file(kvad, tmp_path):
+    requests = [
+        {"prompt": START, "max_tokens": 12},
+        {"prompt": START, "max_tokens": 15, "seed": 7},
+        "JULIET:",
+        {"prompt": START + " and", "max_tokens": 9, "priority": 1},
+        {"prompt": START, "max_tokens": 5, "salt": "x"},
+    ]
+    for memory in ("1M", "16M"):  # with preemptions and without
+        result, answers = run(kvad, tmp_path, requests, "-n", 20, "--kv-memory", memory)
+        assert result.returncode == 0, result.stderr.decode()
+        assert [a["index"] for a in answers] == list(range(len(requests)))
+        for request, answer in zip(requests, answers):
+            r = request if isinstance(request, dict) else {"prompt": request}
+            wanted = alone(kvad, r["prompt"], r.get("max_tokens", 20), r.get("seed", 1337))
+            assert (answer["ids"], answer["text"], answer["finish_reason"]) == wanted
+    assert answers[1]["cached_tokens"] > 0
+    assert answers[4]["cached_tokens"] == 0  # another salt
+
+
+def test_ids_are_prompts_too_and_sharing_can_be_switched_off(kvad, tmp_path):
+    requests = [{"ids": [1] * 40, "max_tokens": 2}] * 3
+    _, shared = run(kvad, tmp_path, requests)
+    _, apart = run(kvad, tmp_path, requests, "--no-prefix-cache")
+    assert [a["ids"] for a in shared] == [a["ids"] for a in apart]
+    assert [a["cached_tokens"] for a in apart] == [0, 0, 0]
+    assert sum(a["cached_tokens"] for a in shared) > 0
+
+
+def test_lines_that_are_no_requests_are_refused_by_number(kvad, tmp_path):
+    for line, part in (
+        ("{", "line 2"),
+        ('{"prompt": 3}', "wanted a string"),
+        ('{"prompt": "a", "ids": [1]}', "wanted a string"),
+        ('{"prompts": "a"}', "the fields are"),
+        ('{"prompt": "a", "max_tokens": -1}', "whole numbers"),
+        ('{"ids": [1, -2]}', "no list"),
+        ('{"ids": []}', "no list"),
+        ('{"prompt": ""}', "empty"),
+        ('{"prompt": "a", "salt": 1}', "salt"),
+        ("[]", "wanted a string"),
+        ("7", "wanted a string"),
+    ):
+        path = tmp_path / "bad.jsonl"
+        path.write_text('"ROMEO:"\n' + line + "\n")
+        result = kvad("generate", MODEL, "--batch", path)
+        assert result.returncode == 2, line
+        assert part in result.stderr.decode(), (line, result.stderr)
+        assert b"line 2" in result.stderr
+        assert result.stdout == b""
+
+
+def test_an_empty_batch_and_mixed_prompts_are_usage_errors(kvad, tmp_path):
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n\n")
+    assert kvad("generate", MODEL, "--batch", path).returncode == 2
+    path.write_text('"a"\n')
+    assert kvad("generate", MODEL, "--batch", path, "-p", "x").returncode == 2
+    assert kvad("generate", MODEL, "-p", "x", "--show-cache").returncode == 2
+
+
+def test_a_request_that_can_never_fit_is_refused_before_anything_is_written(kvad, tmp_path):
+    requests = ["a", {"prompt": START, "max_tokens": 180}]
+    result, answers = run(kvad, tmp_path, requests, "-n", 4, "--kv-memory", "400K")
+    assert result.returncode != 0
+    assert answers == []
+    assert b"KV blocks" in result.stderr
+
+
+def test_show_cache_draws_every_block_and_ends_with_an_idle_cache(kvad, tmp_path):
+    result, answers = run(kvad, tmp_path, [START] * 4, "-n", 8, "--show-cache", "--kv-memory", "2M")
+    assert len(answers) == 4
+    lines = [line for line in result.stderr.decode().splitlines() if line.startswith("[")]
+    pictures = [line[1 : line.index("]")] for line in lines]
+    assert len({len(p) for p in pictures}) == 1
+    assert any("4" in p for p in pictures)  # four samples hold one block
+    assert set(pictures[-1]) <= set(".o") and "o" in pictures[-1]
+    assert "0 running 0 waiting" in lines[-1]
