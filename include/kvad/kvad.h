@@ -155,7 +155,8 @@ enum kvad_weight_type {
     KVAD_WEIGHTS_F16,  /* rounded to nearest even; 2 bytes */
     KVAD_WEIGHTS_Q8,   /* int8 in groups of 32 inputs with an f16 scale (the values of Q8_0) */
     KVAD_WEIGHTS_Q4,   /* int4 in groups of 32 inputs with an f16 scale (the values of Q4_0) */
-    KVAD_WEIGHT_TYPE_COUNT
+    KVAD_WEIGHT_TYPE_COUNT,
+    KVAD_WEIGHTS_AUTO = KVAD_WEIGHT_TYPE_COUNT /* as a packed file has them; else F32 */
 };
 
 struct kvad_model_options {
@@ -168,7 +169,7 @@ struct kvad_model_options {
     uint32_t n_heads;                /* 0: from the file; needed for files that do not say */
     bool no_tokenizer;               /* do not look for one */
     bool verify; /* of a packed file, check the checksum of all weights: reads the whole file */
-    enum kvad_weight_type weights; /* converted at load */
+    enum kvad_weight_type weights; /* converted at load; AUTO by default */
 };
 
 struct kvad_model_info {
@@ -518,6 +519,14 @@ KVAD_API void kvad_cache_get_stats(const struct kvad_engine *engine,
 /** One character per block into text[capacity], ended by NUL: '.' free, 'o' idle, '1' held by one,
  * '2' to '9' by as many, '+' by more. Returns the number of blocks. */
 KVAD_API size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capacity);
+/** Keep the whole blocks that are cached of a prompt, *n_pinned tokens, from being evicted for
+ * `ttl_ms` milliseconds (0: until it is unpinned). A pin gives way, the oldest first, before a
+ * request would fail for lack of memory. KVAD_ERR_UNSUPPORTED without a prefix cache. */
+KVAD_API enum kvad_status kvad_cache_pin(struct kvad_engine *engine, const int32_t *tokens,
+                                         size_t n_tokens, const char *salt, uint64_t ttl_ms,
+                                         uint64_t *id, size_t *n_pinned, struct kvad_error *err);
+/** Drop a pin; nothing happens if it is gone already. */
+KVAD_API void kvad_cache_unpin(struct kvad_engine *engine, uint64_t id);
 /** Forget all blocks that nobody holds. */
 KVAD_API void kvad_cache_clear(struct kvad_engine *engine);
 /** The error of a request that finished with KVAD_FINISH_ERROR; KVAD_OK otherwise. */

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include "engine/pin.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,6 +194,8 @@ void kvad_engine_close(struct kvad_engine **engine) {
     kvad_free(&e->heap, e->step_logits, n * e->model->description.n_vocab * sizeof *e->step_logits);
     kvad_free(&e->heap, e->running, n * sizeof(struct kvad_request *));
     kvad_queue_deinit(&e->queue, &e->heap);
+    while (e->pins)
+        kvad_cache_unpin(e, e->pins->id);
     if (e->found)
         kvad_free(&e->heap, e->found, kvad_kv_blocks_for(&e->shape, e->n_ctx) * sizeof *e->found);
     kvad_prefix_deinit(&e->prefix);

@@ -50,7 +50,9 @@ struct kvad_engine {
     size_t n_running;
     struct kvad_request *parked; /* preempted while they waited for their readers */
     size_t n_parked;
-    _Atomic bool cancel_asked; /* some request was cancelled since the last step */
+    struct kvad_cache_pin *pins; /* the oldest first */
+    uint64_t n_pins;             /* ever made */
+    _Atomic bool cancel_asked;   /* some request was cancelled since the last step */
     uint64_t n_submitted, n_steps;
     struct kvad_cache_counters counters;
     struct kvad_eval_item *step_items; /* [n_sequences] */

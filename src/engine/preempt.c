@@ -1,5 +1,6 @@
 /* Who has to make room when the pool is full, and for how long. */
 #include "base/faults.h"
+#include "engine/pin.h"
 #include "engine/scheduler.h"
 
 /* ---------------------------------------------------------------- parked requests */
@@ -118,8 +119,9 @@ size_t kvad_engine_make_room(struct kvad_engine *engine, size_t n_items) {
     while (n_items > 0 && count_needed(engine, n_items) > kvad_kv_pool_available(&engine->pool)) {
         const struct kvad_request *first = first_owner(engine, n_items);
         struct kvad_request *victim = choose_victim(engine, first);
-        /* Alone it fits, unless sequences outside of requests hold the pool. */
-        if (!victim && n_items == 1) break;
+        /* Alone it fits, unless pins or sequences outside of requests hold the pool. */
+        if (!victim && n_items == 1 && !kvad_engine_break_pin(engine)) break;
+        if (!victim && n_items == 1) continue;
         if (victim) {
             n_items = drop_item(engine, n_items, victim);
             preempt(victim, first);

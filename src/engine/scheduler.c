@@ -2,6 +2,7 @@
 #include "engine/scheduler.h"
 
 #include "base/error.h"
+#include "engine/pin.h"
 
 /* End what was cancelled. Walks all requests, but only after somebody cancelled one. */
 static void end_cancelled(struct kvad_engine *e) {
@@ -88,6 +89,7 @@ enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *active,
                                   struct kvad_error *err) {
     engine->prefix.now = engine->n_steps++;
     end_cancelled(engine);
+    kvad_engine_expire_pins(engine);
     kvad_engine_unpark_ready(engine);
     kvad_engine_admit(engine);
     size_t n_items = kvad_engine_make_room(engine, plan_items(engine));

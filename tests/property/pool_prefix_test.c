@@ -1,7 +1,9 @@
 /* Requests that begin alike: each gives what it gives alone, and computes what is not there yet. */
 #include <math.h>
+#include <time.h>
 
 #include "bits.h"
+#include "engine/pin.h"
 #include "requests.h"
 #include "test.h"
 #include "tiny_model.h"
@@ -188,6 +190,66 @@ static void test_with_a_constant_hash_answers_are_unchanged(void **state) {
     close_engine(&engine);
 }
 
+/* ---------------------------------------------------------------- pins */
+
+static uint64_t pin(struct kvad_engine *engine, size_t n, uint64_t ttl_ms, size_t wanted) {
+    uint64_t id = 0;
+    size_t n_pinned = SIZE_MAX;
+    struct kvad_error err;
+    assert_ok(kvad_cache_pin(engine, world.tokens, n, NULL, ttl_ms, &id, &n_pinned, &err), &err);
+    assert_int_equal(n_pinned, wanted);
+    return id;
+}
+
+static void test_pinned_prompts_outlive_others_until_their_time_is_over(void **state) {
+    (void)state;
+    struct kvad_engine_options options = options_for(1);
+    options.kv_bytes = 6 * 16 * 4 * 2 * tiny_odd.n_layers * 35;
+    for (uint64_t ttl_ms = 0; ttl_ms <= 1; ttl_ms++) {
+        struct kvad_engine *engine = open_engine(world.model, &options);
+        pin(engine, 40, 0, 0); /* nothing is there yet */
+        check_request(engine, world.tokens, 40, 2, NULL);
+        uint64_t id = pin(engine, 40, ttl_ms ? 20 : 0, 32);
+        for (size_t i = 1; i < 4; i++)
+            check_request(engine, world.tokens + 100 * i, 50, 2, NULL);
+        if (ttl_ms == 0) {
+            struct kvad_request_info info = check_request(engine, world.tokens, 40, 2, NULL);
+            assert_int_equal(info.n_cached_tokens, 32);
+            kvad_cache_unpin(engine, id);
+            kvad_cache_unpin(engine, id); /* gone already */
+        }
+        struct timespec pause = {.tv_nsec = 25000000};
+        nanosleep(&pause, NULL);
+        for (size_t i = 1; i < 4; i++)
+            check_request(engine, world.tokens + 100 * i, 50, 2, NULL);
+        assert_int_equal(check_request(engine, world.tokens, 40, 2, NULL).n_cached_tokens, 0);
+        close_engine(&engine);
+    }
+}
+
+static void test_pins_give_way_before_a_request_fails(void **state) {
+    (void)state;
+    struct kvad_engine_options options = options_for(1);
+    options.kv_bytes = 4 * 16 * 4 * 2 * tiny_odd.n_layers * 35;
+    struct kvad_engine *engine = open_engine(world.model, &options);
+    check_request(engine, world.tokens, 40, 2, NULL);
+    pin(engine, 40, 0, 32);
+    check_request(engine, world.tokens + 100, 20, 10, NULL); /* fits beside it */
+    assert_int_equal(pin(engine, 40, 0, 32), 2);
+    check_request(engine, world.tokens + 200, 60, 1, NULL); /* does not */
+    assert_null(engine->pins);
+    pin(engine, 40, 0, 0);
+    close_engine(&engine);
+    options.no_prefix_cache = true;
+    engine = open_engine(world.model, &options);
+    struct kvad_error err;
+    uint64_t id;
+    size_t n;
+    assert_fails(kvad_cache_pin(engine, world.tokens, 40, NULL, 0, &id, &n, &err),
+                 KVAD_ERR_UNSUPPORTED, &err, "prefix cache");
+    close_engine(&engine);
+}
+
 /* ---------------------------------------------------------------- at the same time */
 
 enum { N_CLIENTS = 16 };
@@ -360,6 +422,8 @@ int main(void) {
         cmocka_unit_test(test_salts_keep_tenants_apart_and_let_each_reuse_its_own),
         cmocka_unit_test(test_sharing_can_be_switched_off_for_an_engine_and_for_a_request),
         cmocka_unit_test(test_with_a_constant_hash_answers_are_unchanged),
+        cmocka_unit_test(test_pinned_prompts_outlive_others_until_their_time_is_over),
+        cmocka_unit_test(test_pins_give_way_before_a_request_fails),
         cmocka_unit_test(test_a_beginning_that_is_still_being_computed_is_computed_once),
         cmocka_unit_test(test_waiting_requests_go_on_when_the_one_they_wait_for_is_gone),
         cmocka_unit_test(test_samples_of_one_prompt_share_all_its_blocks),

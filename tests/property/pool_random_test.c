@@ -1,12 +1,13 @@
 /* Everything at once, at random, on small pools: submit, step, read, cancel, destroy, interrupt,
- * forget, fork, cut. Whatever happens, each request's logits are those of a cold run alone, all
- * invariants hold after every operation, and nothing is left behind.
+ * forget, pin, fork, cut. Whatever happens, each request's logits are those of a cold run alone,
+ * all invariants hold after every operation, and nothing is left behind.
  *
  *   pool_random_test [OPERATIONS [SEED]]    a longer run, or a run again */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bits.h"
+#include "engine/pin.h"
 #include "random.h"
 #include "reference.h"
 #include "requests.h"
@@ -168,6 +169,17 @@ static void use_sequence(size_t index) {
     assert_cache(world.text, *user, "outside");
 }
 
+static void pin_something(void) {
+    const struct kind *kind = &world.kinds[below(N_KINDS)];
+    uint64_t id;
+    size_t n_pinned;
+    struct kvad_error err;
+    if (below(2)) kvad_cache_unpin(world.engine, 1 + below(world.engine->n_pins + 1));
+    assert_ok(kvad_cache_pin(world.engine, kind->prompt, kind->n_prompt, NULL, below(2), &id,
+                             &n_pinned, &err),
+              &err);
+}
+
 static void do_something(bool has_users) {
     size_t index = below(N_SLOTS);
     struct slot *slot = &world.slots[index];
@@ -192,6 +204,7 @@ static void do_something(bool has_users) {
         break;
     case 8:
         if (below(12) == 0) kvad_cache_clear(world.engine);
+        if (below(3) == 0) pin_something();
         break;
     case 9:
         if (has_users) use_sequence(below(N_USERS));
@@ -208,6 +221,9 @@ static void check_engine(void) {
     for (const struct kvad_sequence *s = e->sequences; s; s = s->next)
         for (size_t i = 0; i < s->kv.n_blocks; i++)
             n_holders[s->kv.table[i]]++;
+    for (const struct kvad_cache_pin *pin = e->pins; pin; pin = pin->next)
+        for (size_t i = 0; i < pin->n_blocks; i++)
+            n_holders[pin->blocks[i]]++;
     for (size_t i = 0; i < e->pool.n_blocks; i++)
         assert_int_equal(e->pool.references[i], n_holders[i]);
     assert_true(kvad_kv_pool_is_sound(&e->pool));
@@ -265,6 +281,8 @@ static void run(const struct setting *setting, size_t n_operations, uint64_t see
                   (unsigned long long)world.engine->pool.n_evictions,
                   (unsigned long long)world.engine->pool.n_copies);
     assert_true(world.n_done > n_operations / 100 && c->n_hit_tokens > 0);
+    while (world.engine->pins)
+        kvad_cache_unpin(world.engine, world.engine->pins->id);
     kvad_cache_clear(world.engine);
     assert_int_equal(world.engine->pool.n_free, world.engine->pool.n_blocks);
     close_engine(&world.engine);
