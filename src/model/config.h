@@ -25,7 +25,4 @@ enum kvad_status kvad_config_read(const struct kvad_checkpoint *checkpoint,
                                   const struct kvad_family *family, struct kvad_config *out,
                                   struct kvad_error *err);
 
-/** Name of an activation as config.json writes it ("gelu_new"); never NULL. */
-const char *kvad_activation_name(enum kvad_activation activation);
-
 #endif
