@@ -45,6 +45,16 @@ const struct cli_choice cli_weights_choices[] = {
     {"q8", KVAD_WEIGHTS_Q8},   {"q4", KVAD_WEIGHTS_Q4},     {0},
 };
 
+static const struct cli_choice wanted_weights[] = {
+    {"auto", KVAD_WEIGHTS_AUTO},
+    {"f32", KVAD_WEIGHTS_F32},
+    {"bf16", KVAD_WEIGHTS_BF16},
+    {"f16", KVAD_WEIGHTS_F16},
+    {"q8", KVAD_WEIGHTS_Q8},
+    {"q4", KVAD_WEIGHTS_Q4},
+    {0},
+};
+
 static const struct cli_option model_options[] = {
     {.name = "tokenizer",
      .kind = CLI_FILE,
@@ -66,11 +76,11 @@ static const struct cli_option model_options[] = {
      .kind = CLI_CHOICE,
      .offset = CLI_AT(weights),
      .value = "TYPE",
-     .initial = "f32",
-     .choices = cli_weights_choices,
+     .initial = "auto",
+     .choices = wanted_weights,
      .known_as = "dtype quant quantize wtype",
-     .help = "how weights lie in memory; q8 and q4 are groups of 32 small integers with a scale. "
-             "Smaller is faster and less exact"},
+     .help = "how weights lie in memory: f32 unless the file is packed otherwise; q8 and q4 are "
+             "groups of 32 small integers with a scale. Smaller is faster and less exact"},
     {.name = "n-head",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_heads),

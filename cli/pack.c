@@ -31,8 +31,11 @@ static int run(const struct cli_settings *settings) {
     struct cli_session session;
     struct kvad_error err = {0};
     int code = cli_session_load(&session, settings);
-    if (code == CLI_EXIT_OK && kvad_model_pack(session.model, settings->output, &err) != KVAD_OK)
+    if (code == CLI_EXIT_OK && kvad_model_pack(session.model, settings->output, &err) != KVAD_OK) {
         code = cli_fail(&err);
+        /* What failed is the result, not the model. */
+        if (err.status == KVAD_ERR_IO) code = CLI_EXIT_FAILURE;
+    }
     if (code == CLI_EXIT_OK) code = report(&session);
     cli_session_deinit(&session);
     return code;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "engine/request.h"
+#include "tokenizer/tokenizer.h"
 
 void kvad_request_options_init(struct kvad_request_options *options) {
     *options =
@@ -90,7 +91,8 @@ static enum kvad_status make_sampler(struct kvad_request *r, const struct kvad_r
     kvad_sampler_options_init(&options);
     options.temperature = 0;
     if (o->sampler) {
-        if (o->sampler->struct_size > sizeof options)
+        if (o->sampler->struct_size < sizeof options.struct_size ||
+            o->sampler->struct_size > sizeof options)
             return kvad_fail(err, KVAD_ERR_ARGUMENT,
                              "sampler options: call kvad_sampler_options_init() first");
         memcpy(&options, o->sampler, o->sampler->struct_size);
@@ -102,16 +104,6 @@ static enum kvad_status make_sampler(struct kvad_request *r, const struct kvad_r
                                &r->engine->heap.hook, &r->sampler, err);
 }
 
-static size_t longest_piece(const struct kvad_tokenizer *tokenizer) {
-    size_t longest = 1, size;
-    const char *bytes;
-    for (uint32_t id = 0; id < kvad_tokenizer_size(tokenizer); id++)
-        if (kvad_tokenizer_piece(tokenizer, (int32_t)id, &bytes, &size, NULL) == KVAD_OK &&
-            size > longest)
-            longest = size;
-    return longest;
-}
-
 static enum kvad_status make_stream(struct kvad_request *r, const struct kvad_request_options *o,
                                     struct kvad_error *err) {
     r->tokenizer = r->engine->model->tokenizer;
@@ -121,7 +113,7 @@ static enum kvad_status make_stream(struct kvad_request *r, const struct kvad_re
                          "stop strings need a tokenizer, and the model came without one");
     }
     KVAD_TRY(kvad_text_stream_init(&r->stream, o->stop_strings, o->n_stop_strings,
-                                   longest_piece(r->tokenizer), &r->engine->heap, err));
+                                   kvad_tokenizer_longest(r->tokenizer), &r->engine->heap, err));
     /* Room for a full ring; a slow caller pauses the request earlier if its texts are long. */
     r->text_capacity = kvad_text_stream_max_output(&r->stream) * 4;
     r->text = kvad_alloc(&r->engine->heap, r->text_capacity);

@@ -192,7 +192,7 @@ enum kvad_status kvad_model_build(const struct kvad_description *description,
                                   const struct kvad_model_options *options, struct kvad_model **out,
                                   struct kvad_error *err) {
     KVAD_TRY(kvad_description_check(description, "model", err));
-    if (options && (unsigned)options->weights >= KVAD_WEIGHT_TYPE_COUNT)
+    if (options && (unsigned)options->weights > KVAD_WEIGHTS_AUTO)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "weights is %d: unknown type",
                          (int)options->weights);
     struct kvad_heap outer;
@@ -204,7 +204,7 @@ enum kvad_status kvad_model_build(const struct kvad_description *description,
     model->description = *description;
     model->n_tokens = description->n_vocab;
     if (options) model->log = options->log;
-    if (options) model->weights = options->weights;
+    if (options && options->weights != KVAD_WEIGHTS_AUTO) model->weights = options->weights;
 
     enum kvad_status status = kvad_model_allocate(model, source->present, err);
     if (status == KVAD_OK) {

@@ -25,4 +25,8 @@ enum kvad_status kvad_config_read(const struct kvad_checkpoint *checkpoint,
                                   const struct kvad_family *family, struct kvad_config *out,
                                   struct kvad_error *err);
 
+/** Name of an activation as config.json has it, and back (AUTO: none of this name). */
+const char *kvad_activation_name(enum kvad_activation activation);
+enum kvad_activation kvad_activation_from_name(const char *name);
+
 #endif

@@ -6,12 +6,12 @@
 #include "model/build.h"
 
 /* Which part of a parameter a tensor is. */
-enum kvad_part {
-    KVAD_PART_WHOLE,
-    KVAD_PART_Q, /* rows of the merged qkv: of all heads, or of one where the name has '#' */
-    KVAD_PART_K,
-    KVAD_PART_V,
-    KVAD_PART_MASK /* no parameter: a causal mask or its constant, ignored */
+enum kvad_tensor_part {
+    KVAD_TENSOR_WHOLE,
+    KVAD_TENSOR_Q, /* rows of the merged qkv: of all heads, or of one where the name has '#' */
+    KVAD_TENSOR_K,
+    KVAD_TENSOR_V,
+    KVAD_TENSOR_MASK /* no parameter: a causal mask or its constant, ignored */
 };
 
 enum kvad_presence {
@@ -23,7 +23,7 @@ enum kvad_presence {
 struct kvad_family_name {
     const char *pattern; /* names.h */
     enum kvad_parameter parameter;
-    enum kvad_part part;
+    enum kvad_tensor_part part;
     enum kvad_presence presence;
 };
 

@@ -6,11 +6,11 @@
 #define BIAS_SWITCH KVAD_PRESENCE_BIAS_SWITCH
 
 #define WHOLE(pattern, parameter, presence)                                                        \
-    { pattern, KVAD_PARAMETER_##parameter, KVAD_PART_WHOLE, presence }
+    { pattern, KVAD_PARAMETER_##parameter, KVAD_TENSOR_WHOLE, presence }
 #define PART(pattern, parameter, part, presence)                                                   \
-    { pattern, KVAD_PARAMETER_##parameter, KVAD_PART_##part, presence }
+    { pattern, KVAD_PARAMETER_##parameter, KVAD_TENSOR_##part, presence }
 #define MASK(pattern)                                                                              \
-    { pattern, KVAD_PARAMETER_COUNT, KVAD_PART_MASK, OPTIONAL }
+    { pattern, KVAD_PARAMETER_COUNT, KVAD_TENSOR_MASK, OPTIONAL }
 
 #define NORM(base, weight, bias, parameter, bias_presence)                                         \
     WHOLE(base weight, parameter##_WEIGHT, REQUIRED),                                              \

@@ -212,11 +212,11 @@ static const float *norm_rows(const struct kvad_forward *f, const struct forward
 /* hidden += linear(x), for this worker's columns; also looks for values that are not finite. */
 static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                        const struct kvad_linear_weights *linear, const float *x, size_t x_stride,
-                       unsigned index, unsigned count) {
+                       enum kvad_part part, unsigned index, unsigned count) {
     struct forward_input input =
         kvad_forward_input(f, worker, x, x_stride, f->n_rows, linear->k, index, count);
     struct forward_panels own = kvad_forward_linear(f, worker, linear, f->delta, f->d_stride, input,
-                                                    f->n_rows, index, count);
+                                                    f->n_rows, part, index, count);
     /* Without the padding of the last panel: nothing clears it, so that what a failed step left
      * there would be found again for ever. */
     size_t column = own.first * KVAD_PANEL;
@@ -245,8 +245,8 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
     const float *x = norm_rows(f, worker, &weights->norm1, index, count);
     struct forward_input input =
         kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->qkv.k, index, count);
-    kvad_forward_linear(f, worker, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows, index,
-                        count);
+    kvad_forward_linear(f, worker, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows,
+                        KVAD_PART_QKV, index, count);
     forward_barrier(f, worker, KVAD_PART_QKV);
     if (!f->stores_in_units) store_rows(f, worker, layer, index, count);
     if (f->splits_attention)
@@ -254,7 +254,8 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
     else
         kvad_forward_attention(f, worker, layer);
     forward_barrier(f, worker, KVAD_PART_ATTENTION);
-    add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, index, count);
+    add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, KVAD_PART_OUT,
+               index, count);
     forward_barrier(f, worker, KVAD_PART_OUT);
 }
 
@@ -265,14 +266,14 @@ static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size
     struct forward_input input =
         kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->up.k, index, count);
     struct forward_panels own = kvad_forward_linear(f, worker, &weights->up, f->ff, f->ff_stride,
-                                                    input, f->n_rows, index, count);
+                                                    input, f->n_rows, KVAD_PART_UP, index, count);
     forward_mark(worker, KVAD_PART_UP);
     for (size_t r = 0; f->activation && own.first < own.last && r < f->n_rows; r++) {
         float *y = f->ff + r * f->ff_stride + own.first * KVAD_PANEL;
         f->activation(y, y, (own.last - own.first) * KVAD_PANEL);
     }
     forward_barrier(f, worker, KVAD_PART_ACTIVATION);
-    add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, index, count);
+    add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, KVAD_PART_DOWN, index, count);
     /* Worker 0 reads the flag, so that all workers stop at the same place. */
     if (index == 0) f->stop = f->interrupt && atomic_load(f->interrupt);
     forward_barrier(f, worker, KVAD_PART_DOWN);

@@ -68,8 +68,8 @@ void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, 
         const float *x = norm_wanted(f, worker, index, count, first, n);
         struct forward_input input =
             kvad_forward_input(f, worker, x, f->d_stride, n, head->k, index, count);
-        struct forward_panels own =
-            kvad_forward_linear(f, worker, head, f->head, f->vocab_stride, input, n, index, count);
+        struct forward_panels own = kvad_forward_linear(f, worker, head, f->head, f->vocab_stride,
+                                                        input, n, KVAD_PART_HEAD, index, count);
         deliver(f, worker, first, n, own.first * KVAD_PANEL, own.last * KVAD_PANEL);
         /* The next group norms into the rows that others may still read. */
         forward_barrier(f, worker, KVAD_PART_HEAD);

@@ -157,12 +157,14 @@ struct forward_panels {
     size_t first, last;
 };
 
-/* y[n_rows] of one linear; every worker calls it and gets its share of the panels. */
+/* y[n_rows] of one linear; every worker calls it and gets its share of the panels. `part` is what
+ * its time is counted as. */
 struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
                                           const struct forward_worker *worker,
                                           const struct kvad_linear_weights *linear, float *y,
                                           size_t y_stride, struct forward_input input,
-                                          size_t n_rows, unsigned index, unsigned count);
+                                          size_t n_rows, enum kvad_part part, unsigned index,
+                                          unsigned count);
 
 /* Attention of all rows in one layer; every worker calls it and claims units until none is left.
  * Reads qkv and the cache, writes attended. */

@@ -52,6 +52,10 @@ static void run_panels(const struct kvad_forward *f, const struct kvad_linear_we
     }
 }
 
+/* kvad_quant_row_bytes(KVAD_SEGMENT) as a constant: quants, scale and offset of each group, in
+ * whole cache lines. */
+enum { SEGMENT_QUANT_BYTES = (KVAD_SEGMENT / KVAD_GROUP * (KVAD_GROUP + 8) + 63) / 64 * 64 };
+
 /* One segment of one panel: the chain over its inputs, without bias. */
 static void run_segment(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
                         float *y, struct forward_input input, size_t n_rows, size_t panel,
@@ -63,9 +67,9 @@ static void run_segment(const struct kvad_forward *f, const struct kvad_linear_w
                                        .panel_bytes = linear->panel_bytes,
                                        .n = KVAD_PANEL,
                                        .k = kvad_min_size(KVAD_SEGMENT, linear->k - first)};
-    KVAD_ALIGNED(64) unsigned char quant[FORWARD_SPLIT_ROWS * 192];
+    KVAD_ALIGNED(64) unsigned char quant[FORWARD_SPLIT_ROWS * SEGMENT_QUANT_BYTES];
     struct forward_input cut = {input.x + first, input.x_stride, NULL};
-    size_t stride = kvad_quant_row_bytes(KVAD_SEGMENT);
+    size_t stride = SEGMENT_QUANT_BYTES;
     if (f->quant_stride > 0) {
         /* Groups are quantised each for itself, so those of a segment are the same as in the whole
          * row. */
@@ -101,7 +105,8 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
                                           const struct forward_worker *worker,
                                           const struct kvad_linear_weights *linear, float *y,
                                           size_t y_stride, struct forward_input input,
-                                          size_t n_rows, unsigned index, unsigned count) {
+                                          size_t n_rows, enum kvad_part part, unsigned index,
+                                          unsigned count) {
     size_t n_panels = kvad_panel_count(linear->n), first, last;
     struct forward_panels own;
     forward_part(n_panels, index, count, &own.first, &own.last);
@@ -117,7 +122,7 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
         float *out = f->segments + segment * FORWARD_SPLIT_ROWS * f->widest_stride;
         run_segment(f, linear, out + panel * KVAD_PANEL, input, n_rows, panel, segment);
     }
-    forward_barrier(f, worker, KVAD_PART_OTHER);
+    forward_barrier(f, worker, part);
     if (own.first < own.last) fold_segments(f, linear, y, y_stride, n_rows, own.first, own.last);
     return own;
 }

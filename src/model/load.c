@@ -61,26 +61,6 @@ static void say_what_is_odd(const struct loader *l) {
             l->checkpoint->path, kvad_tokenizer_size(l->tokenizer), d->n_vocab);
 }
 
-/* Ids that may be sampled. Rows beyond the tokenizer's are padding and were never trained. */
-static uint32_t token_count(const struct kvad_tokenizer *tokenizer, uint32_t n_vocab) {
-    uint32_t n = n_vocab;
-    if (tokenizer)
-        n = kvad_tokenizer_size(tokenizer);
-    else if (n_vocab == 50304)
-        n = 50257; /* nanoGPT pads GPT-2's vocabulary to a multiple of 64 */
-    return n < n_vocab ? n : n_vocab;
-}
-
-/* What is known without the weights goes into `model` (the real one, or one for its info). */
-static void decide_tokens(const struct loader *l, struct kvad_model *model) {
-    struct kvad_description *d = &model->description;
-    model->n_tokens = token_count(l->tokenizer, d->n_vocab);
-    if (d->eos < 0 && l->tokenizer) {
-        int32_t eos = kvad_tokenizer_eos(l->tokenizer);
-        if (eos >= 0 && (uint32_t)eos < d->n_vocab) d->eos = eos;
-    }
-}
-
 /* Everything up to the weights themselves. */
 static enum kvad_status prepare(struct loader *l, struct kvad_error *err) {
     KVAD_TRY(kvad_weights_open(l->checkpoint, l->options.n_heads, l->options.activation, &l->heap,
@@ -96,7 +76,7 @@ static enum kvad_status build(struct loader *l, struct kvad_model **out, struct 
     KVAD_TRY(prepare(l, err));
     KVAD_TRY(
         kvad_model_build(&l->weights.description, &l->weights.source, &l->options, &model, err));
-    decide_tokens(l, model);
+    kvad_model_decide_tokens(l->tokenizer, model);
     model->tokenizer = l->tokenizer;
     l->tokenizer = NULL;
     if (l->tokenizer_path) {
@@ -117,10 +97,11 @@ static enum kvad_status build(struct loader *l, struct kvad_model **out, struct 
 static enum kvad_status measure(struct loader *l, struct kvad_model_info *info,
                                 struct kvad_error *err) {
     KVAD_TRY(prepare(l, err));
-    struct kvad_model model = {.description = l->weights.description,
-                               .weights = l->options.weights};
+    struct kvad_model model = {
+        .description = l->weights.description,
+        .weights = l->options.weights == KVAD_WEIGHTS_AUTO ? KVAD_WEIGHTS_F32 : l->options.weights};
     KVAD_TRY(kvad_model_measure(&model.description, l->weights.source.present, &model, err));
-    decide_tokens(l, &model);
+    kvad_model_decide_tokens(l->tokenizer, &model);
     kvad_model_get_info(&model, info);
     return KVAD_OK;
 }

@@ -112,3 +112,22 @@ enum kvad_status kvad_model_find_tokenizer(const struct kvad_checkpoint *checkpo
     *path = s.path;
     return KVAD_OK;
 }
+
+/* Ids that may be sampled. Rows beyond the tokenizer's are padding and were never trained. */
+static uint32_t token_count(const struct kvad_tokenizer *tokenizer, uint32_t n_vocab) {
+    uint32_t n = n_vocab;
+    if (tokenizer)
+        n = kvad_tokenizer_size(tokenizer);
+    else if (n_vocab == 50304)
+        n = 50257; /* nanoGPT pads GPT-2's vocabulary to a multiple of 64 */
+    return n < n_vocab ? n : n_vocab;
+}
+
+void kvad_model_decide_tokens(const struct kvad_tokenizer *tokenizer, struct kvad_model *model) {
+    struct kvad_description *d = &model->description;
+    model->n_tokens = token_count(tokenizer, d->n_vocab);
+    if (d->eos < 0 && tokenizer) {
+        int32_t eos = kvad_tokenizer_eos(tokenizer);
+        if (eos >= 0 && (uint32_t)eos < d->n_vocab) d->eos = eos;
+    }
+}

@@ -97,5 +97,6 @@ void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info 
 }
 
 void kvad_model_options_init(struct kvad_model_options *options) {
-    *options = (struct kvad_model_options){.struct_size = sizeof *options};
+    *options =
+        (struct kvad_model_options){.struct_size = sizeof *options, .weights = KVAD_WEIGHTS_AUTO};
 }

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/config.h"
+#include "model/load_tokenizer.h"
 #include "model/pack.h"
 #include "tokenizer/tokenizer.h"
 
@@ -79,12 +81,11 @@ static enum kvad_status read_sizes(struct reader *r, struct kvad_description *d)
 
 static enum kvad_status read_description(struct reader *r, struct kvad_model *model) {
     struct kvad_description *d = &model->description;
-    uint32_t activation = KVAD_ACTIVATION_AUTO, eos = UINT32_MAX;
+    uint32_t eos = UINT32_MAX;
     double eps = 1e-5;
-    const char *family = "", *weights = "";
+    const char *family = "", *weights = "", *activation = "";
     KVAD_TRY(read_sizes(r, d));
-    KVAD_TRY(kvad_json_get_u32(r->json, r->path, "activation", 1, KVAD_ACTIVATION_LINEAR,
-                               &activation, r->err));
+    KVAD_TRY(kvad_json_get_string(r->json, r->path, "activation", &activation, r->err));
     KVAD_TRY(
         kvad_json_get_u32(r->json, r->path, "n_tokens", 1, UINT32_MAX, &model->n_tokens, r->err));
     KVAD_TRY(kvad_json_get_double(r->json, r->path, "norm_eps", 0, 1, &eps, r->err));
@@ -99,7 +100,7 @@ static enum kvad_status read_description(struct reader *r, struct kvad_model *mo
         KVAD_TRY(kvad_json_get_u32(r->json, r->path, "eos", 0, INT32_MAX, &eos, r->err));
     d->eos = eos == UINT32_MAX ? -1 : (int32_t)eos;
     d->norm_eps = (float)eps;
-    d->activation = (enum kvad_activation)activation;
+    d->activation = kvad_activation_from_name(activation);
     if (r->options->activation != KVAD_ACTIVATION_AUTO) d->activation = r->options->activation;
     memcpy(d->family, family, kvad_min_size(strlen(family), sizeof d->family - 1));
     for (int i = 0; i < KVAD_WEIGHT_TYPE_COUNT; i++)
@@ -113,7 +114,7 @@ static enum kvad_status read_description(struct reader *r, struct kvad_model *mo
 
 static enum kvad_status check_wishes(const struct reader *r, const struct kvad_model *model) {
     const struct kvad_model_options *o = r->options;
-    if (o->weights != KVAD_WEIGHTS_F32 && o->weights != model->weights)
+    if (o->weights != KVAD_WEIGHTS_AUTO && o->weights != model->weights)
         return kvad_fail(
             r->err, KVAD_ERR_UNSUPPORTED, "%s: is packed in %s; pack the original again to have %s",
             r->path, kvad_pack_weight_names[model->weights], kvad_pack_weight_names[o->weights]);
@@ -198,6 +199,7 @@ static enum kvad_status read_model(struct reader *r, struct kvad_model *model) {
     KVAD_TRY(kvad_model_place(model, present, r->err));
     r->map = (struct kvad_file_map){model->map.data, model->map.size};
     enum kvad_status status = read_tokenizer(r, model);
+    if (status == KVAD_OK && model->tokenizer) kvad_model_decide_tokens(model->tokenizer, model);
     r->map = (struct kvad_file_map){0};
     if (status == KVAD_OK && model->n_tokens > model->description.n_vocab)
         model->n_tokens = model->description.n_vocab;

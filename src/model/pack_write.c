@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "formats/locate.h"
+#include "model/config.h"
 #include "model/pack.h"
 #include "tokenizer/tokenizer.h"
 
@@ -40,13 +41,13 @@ static json_t *list_files(const struct kvad_tokenizer_maps *maps) {
 static json_t *describe(const struct kvad_model *model, const struct kvad_tokenizer_maps *maps) {
     const struct kvad_description *d = &model->description;
     return json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:b, s:I, s:I, "
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b, s:b, s:b, s:I, s:I, "
         "s:s, s:o, s:o}",
         "writer", kvad_version(), "family", d->family, "n_layers", (json_int_t)d->n_layers,
         "n_heads", (json_int_t)d->n_heads, "n_kv_heads", (json_int_t)d->n_kv_heads, "head_dim",
         (json_int_t)d->head_dim, "d_model", (json_int_t)d->d_model, "d_ff", (json_int_t)d->d_ff,
         "n_vocab", (json_int_t)d->n_vocab, "n_ctx", (json_int_t)d->n_ctx, "activation",
-        (json_int_t)d->activation, "norm_eps", (double)d->norm_eps, "scale_attn",
+        kvad_activation_name(d->activation), "norm_eps", (double)d->norm_eps, "scale_attn",
         (int)d->scale_attn, "scale_attn_by_layer", (int)d->scale_attn_by_layer, "head_tied",
         (int)d->head_tied, "eos", (json_int_t)d->eos, "n_tokens", (json_int_t)model->n_tokens,
         "weights", kvad_pack_weight_names[model->weights], "biases", list_biases(model),

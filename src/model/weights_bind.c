@@ -75,7 +75,7 @@ static enum kvad_status count(struct kvad_weights *w, struct kvad_error *err) {
         bool is_head = match.name->parameter == KVAD_PARAMETER_HEAD_WEIGHT ||
                        match.name->parameter == KVAD_PARAMETER_HEAD_BIAS;
         KVAD_TRY(check_prefix(tensor, is_head, &first, err));
-        if (match.name->part == KVAD_PART_MASK) {
+        if (match.name->part == KVAD_TENSOR_MASK) {
             KVAD_TRY(check_mask(tensor, err));
             continue;
         }
@@ -112,8 +112,8 @@ static enum kvad_status make_slots(struct kvad_weights *w, struct kvad_error *er
 
 /* Which piece of qkv a tensor is: rows of all q, then all k, then all v. */
 static size_t piece_of(const struct kvad_weights *w, const struct match *match) {
-    if (match->name->part == KVAD_PART_WHOLE) return 0;
-    size_t section = (size_t)(match->name->part - KVAD_PART_Q);
+    if (match->name->part == KVAD_TENSOR_WHOLE) return 0;
+    size_t section = (size_t)(match->name->part - KVAD_TENSOR_Q);
     return w->family->cut == KVAD_QKV_PER_HEAD ? section * w->n_named_heads + match->head : section;
 }
 
@@ -124,7 +124,7 @@ enum kvad_status kvad_weights_bind(struct kvad_weights *w, struct kvad_error *er
         const struct kvad_tensor *tensor = &w->checkpoint->tensors[i];
         struct match match;
         KVAD_TRY(find_name(w, tensor, &match, err));
-        if (match.name->part == KVAD_PART_MASK) continue;
+        if (match.name->part == KVAD_TENSOR_MASK) continue;
         const struct kvad_tensor **slot =
             kvad_weights_slot(w, match.name->parameter, match.layer, piece_of(w, &match));
         if (*slot)

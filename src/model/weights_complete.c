@@ -7,9 +7,9 @@
 static const struct kvad_family_name *usual_name(const struct kvad_weights *w,
                                                  enum kvad_parameter parameter, size_t piece) {
     size_t per_section = w->n_pieces < 3 ? 1 : w->n_pieces / 3;
-    enum kvad_part part = KVAD_PART_WHOLE;
+    enum kvad_tensor_part part = KVAD_TENSOR_WHOLE;
     if (kvad_weights_pieces(w, parameter) > 1)
-        part = (enum kvad_part)(KVAD_PART_Q + piece / per_section);
+        part = (enum kvad_tensor_part)(KVAD_TENSOR_Q + piece / per_section);
     for (size_t i = 0; i < w->family->n_names; i++) {
         const struct kvad_family_name *name = &w->family->names[i];
         if (name->parameter == parameter && name->part == part) return name;
@@ -59,7 +59,7 @@ static enum kvad_status decide_presence(struct kvad_weights *w, const struct kva
     KVAD_TRY(find_switch(w, config->bias, &switched_on, err));
     for (size_t i = 0; i < w->family->n_names; i++) {
         const struct kvad_family_name *name = &w->family->names[i];
-        if (name->part == KVAD_PART_MASK) continue;
+        if (name->part == KVAD_TENSOR_MASK) continue;
         bool *present = &w->source.present[name->parameter];
         switch (name->presence) {
         case KVAD_PRESENCE_REQUIRED: *present = true; break;

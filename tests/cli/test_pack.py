@@ -1,5 +1,8 @@
 """kvad pack: the packed file is used like the model it came from."""
 
+import resource
+import signal
+
 import pytest
 
 MODEL = "models/shakespeare-char"
@@ -40,6 +43,24 @@ def test_damaged_file_is_code_3(kvad, tmp_path):
     assert kvad("generate", packed, "-p", "a", "-n", 1).returncode == 3
 
 
-def test_full_disk_leaves_nothing_behind(kvad, tmp_path):
+def test_missing_folder_leaves_nothing_behind(kvad, tmp_path):
     result = kvad("pack", MODEL, "-o", tmp_path / "missing" / "m.kvad")
     assert result.returncode != 0 and list(tmp_path.iterdir()) == []
+
+
+def test_write_that_fails_half_way_leaves_nothing_behind(kvad, tmp_path):
+    def at_most_a_megabyte():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    result = kvad("pack", MODEL, "-o", tmp_path / "m.kvad", preexec_fn=at_most_a_megabyte)
+    assert result.returncode == 1 and b"cannot write" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_packed_type_cannot_be_asked_for_as_another(kvad, tmp_path):
+    packed = tmp_path / "m.kvad"
+    kvad.text("pack", MODEL, "--weights", "q4", "-o", packed, "-q")
+    for arguments in (["generate", "--weights", "f32"], ["score", "--against", "f32"]):
+        result = kvad(arguments[0], packed, "-p", "To be", *arguments[1:])
+        assert result.returncode == 4 and b"packed in q4" in result.stderr and result.stdout == b""

@@ -201,9 +201,12 @@ static void test_wishes_that_a_packed_file_cannot_fulfil_are_refused(void **stat
     struct kvad_model *model = NULL;
     struct kvad_error err;
     kvad_model_options_init(&options);
-    options.weights = KVAD_WEIGHTS_Q8;
-    assert_fails(kvad_model_load(path, &options, &model, &err), KVAD_ERR_UNSUPPORTED, &err,
-                 "packed in q4");
+    for (int type = 0; type < KVAD_WEIGHT_TYPE_COUNT; type++) {
+        options.weights = (enum kvad_weight_type)type;
+        if (type == KVAD_WEIGHTS_Q4) continue;
+        assert_fails(kvad_model_load(path, &options, &model, &err), KVAD_ERR_UNSUPPORTED, &err,
+                     "packed in q4");
+    }
     kvad_model_options_init(&options);
     options.n_heads = 1;
     assert_fails(kvad_model_load(path, &options, &model, &err), KVAD_ERR_ARGUMENT, &err, "heads");
@@ -275,6 +278,31 @@ static void test_the_tokenizer_travels_with_the_model(void **state) {
     kvad_model_release(&packed);
 }
 
+static void test_another_tokenizer_decides_which_ids_may_be_sampled(void **state) {
+    (void)state;
+    struct kvad_model_options options;
+    struct kvad_model *model;
+    struct kvad_error err;
+    char vocabulary[80];
+    assert_ok(kvad_model_load("models/shakespeare-char", NULL, &model, &err), &err);
+    assert_ok(kvad_model_pack(model, path, &err), &err);
+    kvad_model_release(&model);
+    snprintf(vocabulary, sizeof vocabulary, "%s/vocab.json", folder);
+    FILE *file = fopen(vocabulary, "w");
+    assert_non_null(file);
+    fputs("{\"stoi\": {\"a\": 0, \"b\": 1, \"c\": 2}}", file);
+    fclose(file);
+    kvad_model_options_init(&options);
+    options.tokenizer_path = vocabulary;
+    assert_ok(kvad_model_load(path, &options, &model, &err), &err);
+    struct kvad_model_info info;
+    kvad_model_get_info(model, &info);
+    assert_int_equal(info.n_tokens, 3);
+    assert_int_equal(info.n_vocab, 65);
+    kvad_model_release(&model);
+    unlink(vocabulary);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type_and_shape_comes_back_byte_for_byte),
@@ -286,6 +314,7 @@ int main(void) {
         cmocka_unit_test(test_a_failed_write_leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(test_memory_that_is_refused_at_any_place_leaves_nothing),
         cmocka_unit_test(test_the_tokenizer_travels_with_the_model),
+        cmocka_unit_test(test_another_tokenizer_decides_which_ids_may_be_sampled),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
