@@ -6,18 +6,24 @@
  *   kvad_tokenizer  text <-> token ids; immutable; reference counted
  *   kvad_threads    a pool of workers; shareable between engines
  *   kvad_engine     owns all memory of steps and of the KV cache
- *   kvad_sequence   one text in the cache; kvad_eval() appends tokens and gives logits (the low
- * level) kvad_sampler    logits and history in, probabilities or a token out; usable alone
- *   kvad_request    prompt in, events out; kvad_engine_step() moves all requests (the high level)
+ *   kvad_sequence   one text in the cache; kvad_eval() appends tokens and gives logits (low level)
+ *   kvad_sampler    logits and history in, probabilities or a token out; usable alone
+ *   kvad_request    prompt in, events out; kvad_engine_step() moves all requests (high level)
  *
  * Rules that hold everywhere
- *   errors    functions return enum kvad_status; `err` may be NULL, else it gets one line for
- * people. Out-parameters are written only on success. Nothing prints, exits or aborts. options   a
- * struct whose first field is its size: always call kvad_*_options_init() first. strings   UTF-8,
- * NUL-terminated; byte ranges are (pointer, size). Inputs are borrowed for the call only. threads
- * a model, tokenizer and threads handle may be used from any thread. An engine with its sequences
- * and requests belongs to one thread at a time, except where a function says otherwise. bits logits
- * do not depend on cache policy, chunks, batch, threads or CPU (docs/numerics.md).
+ *
+ *   errors     functions return enum kvad_status; `err` may be NULL, else it gets one line for
+ *              people. Out-parameters are written only on success. Nothing prints or aborts.
+ *   options    a struct whose first field is its size: call kvad_*_options_init() first.
+ *   strings    UTF-8, NUL-terminated; byte ranges are (pointer, size). Inputs are borrowed for the
+ *              call only.
+ *   threads    a model, tokenizer and threads handle may be used from any thread. An engine with
+ *              its sequences and requests, and a sampler, belong to one thread at a time, except
+ *              where a function says otherwise.
+ *   callbacks  (log, progress, on_logits) may read what they are given and call nothing of the
+ *              engine that calls them but kvad_engine_interrupt() and kvad_request_cancel().
+ *   bits       logits do not depend on cache policy, chunks, batch, threads or CPU
+ *              (docs/numerics.md).
  */
 #ifndef KVAD_KVAD_H
 #define KVAD_KVAD_H

@@ -3,8 +3,7 @@
  *
  *   push("ab"), stop "bcd"  -> "a"       "b" may begin a stop and is held
  *   push("cx")              -> "bcx"     it did not
- *   push("bcd!")            -> ""        the stop: cut, and what follows in the same token is
- * dropped
+ *   push("bcd!")            -> ""        the stop: cut, and so is the rest of the token
  *
  * The text of all calls together is the text of the whole output, cut before the stop string whose
  * end comes first (of several that end together, before the longest). Not thread-safe; belongs to

@@ -1,8 +1,9 @@
 /* Where a key and a value lie inside a KV block: pure arithmetic, no memory.
  *
- *   block = for each layer   K of each kv head: tiles [B / 16][head_dim][16]   scores have lanes
- * across tokens V of each kv head: rows  [B][head_dim]
+ *   block = for each layer   K of each kv head: tiles [B / 16][head_dim][16]
+ *                            V of each kv head: rows  [B][head_dim]
  *
+ * In a tile 16 tokens lie side by side, so that their scores are 16 lanes.
  * Each of them in its own type; Q8 is followed by a float32 scale per token [B]. All layers of B
  * tokens are one piece of memory, so that one block is one thing to share, hash, copy or save.
  * Nothing is padded: bytes = B * n_layers * n_kv_heads * (row_bytes(K) + row_bytes(V)). */

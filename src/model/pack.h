@@ -4,8 +4,8 @@
  *   8   u32 version, u32 0x01020304 as the writer's CPU stores it
  *   16  u64 bytes of the JSON, offset of the weights, bytes of the weights
  *   40  u64 XXH64 of the JSON, XXH64 of the weights, 0
- *   64  JSON: the description, then the tokenizer's files, then zeros to a multiple of 4096, then
- * the weights
+ *   64  JSON: the description, then the tokenizer's files, then zeros up to a multiple of 4096,
+ *       then the weights
  *
  * The weights are the model's area (model/layout.c) byte for byte, so a change of that layout is a
  * new version. */
