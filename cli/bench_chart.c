@@ -29,8 +29,13 @@ static double floor_ms(const struct kvad_bench_case *c) {
     return 1e3 * c->bytes / c->read_rate;
 }
 
-static bool has_floor(const struct kvad_bench_case *c) {
-    return c->policy != KVAD_CACHE_NONE;
+/* Once for each context: of the policy that was measured last. Without a cache the bytes are few
+ * and say nothing. */
+static bool has_floor(const struct chart *chart, size_t i) {
+    const struct kvad_bench_case *c = &chart->result->cases[i];
+    bool is_last =
+        i + 1 == chart->result->n_cases || c[1].kind != c->kind || c[1].context != c->context;
+    return is_last && c->policy != KVAD_CACHE_NONE;
 }
 
 static void widen(struct chart *chart, double ms) {
@@ -51,7 +56,7 @@ static bool survey(struct chart *chart) {
         if (is_new && n == MAX_CONTEXTS) break;
         if (is_new) chart->contexts[chart->n_contexts++] = c->context;
         widen(chart, c->ms.median);
-        if (has_floor(c)) widen(chart, floor_ms(c));
+        if (has_floor(chart, i)) widen(chart, floor_ms(c));
     }
     if (chart->n_contexts == 0) return false;
     /* Some room, so that equal times do not divide by zero. */
@@ -62,8 +67,9 @@ static bool survey(struct chart *chart) {
 
 static void put(struct chart *chart, uint32_t context, size_t place, double ms, char letter) {
     size_t column = 0;
-    while (column + 1 < chart->n_contexts && chart->contexts[column] != context)
+    while (column < chart->n_contexts && chart->contexts[column] != context)
         column++;
+    if (column == chart->n_contexts) return; /* beyond what the chart has room for */
     double share = (log(ms) - chart->low) / (chart->high - chart->low);
     long row = lround((1 - share) * (ROWS - 1));
     row = row < 0 ? 0 : row >= ROWS ? ROWS - 1 : row;
@@ -82,7 +88,7 @@ static void draw(struct chart *chart) {
         const struct kvad_bench_case *c = &chart->result->cases[i];
         if (!is_shown(chart, c)) continue;
         put(chart, c->context, places[c->policy], c->ms.median, cli_cache_name((int)c->policy)[0]);
-        if (has_floor(c)) put(chart, c->context, 6, floor_ms(c), '-');
+        if (has_floor(chart, i)) put(chart, c->context, 6, floor_ms(c), '-');
     }
 }
 

@@ -77,12 +77,10 @@ static struct kvad_engine_options engine_options(const struct bench_run *run, en
     return options;
 }
 
-/* Index of the policy that prefill and batches use: the first that keeps a cache. */
+/* Index of the policy that prefill and batches use: the last one, which is `paged` unless the user
+ * wants another. */
 static size_t main_policy(const struct bench_run *run) {
-    const struct kvad_bench_list *policies = &run->options->policies;
-    for (size_t i = 0; i < policies->n; i++)
-        if (policies->items[i] != KVAD_CACHE_NONE) return i;
-    return 0;
+    return run->options->policies.n - 1;
 }
 
 static enum kvad_status open_rigs(struct bench_run *run, struct group *group,

@@ -26,8 +26,8 @@ struct kvad_bench_options {
     void *user;
     struct kvad_bench_list weights;  /* enum kvad_weight_type */
     struct kvad_bench_list kv;       /* enum kvad_kv_type, of keys and values */
-    struct kvad_bench_list policies; /* enum kvad_cache_policy; prefill and batches use the first
-                                        one that keeps a cache */
+    struct kvad_bench_list policies; /* enum kvad_cache_policy; prefill and batches use the last
+                                        one */
     struct kvad_bench_list contexts; /* tokens in the cache before the step that is timed */
     struct kvad_bench_list prefills; /* lengths of prompts */
     struct kvad_bench_list batches;  /* numbers of sequences, each at the smallest context */

@@ -14,7 +14,9 @@ static inline block block_xor(block a, block b) {
     return _mm256_xor_si256(a, b);
 }
 static inline uint64_t block_fold(block a) {
-    return (uint64_t)_mm256_extract_epi64(a, 0) ^ (uint64_t)_mm256_extract_epi64(a, 3);
+    uint64_t words[4];
+    _mm256_storeu_si256((__m256i *)(void *)words, a);
+    return words[0] ^ words[1] ^ words[2] ^ words[3];
 }
 
 typedef __m256 vec;

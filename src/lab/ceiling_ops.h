@@ -11,7 +11,8 @@ enum { CEILING_STREAM_CHOICES = 4 /* 1, 2, 4, 8 streams */, CEILING_WAYS = 8 };
 struct ceiling_ops {
     const char *name;
     /* Read `bytes` (whole lines of 64) at `data`, aligned to 64: streams 1 << (way % 4), with
-     * prefetches for way >= 4. The result only keeps the reads alive. */
+     * prefetches for way >= 4. The result is the exclusive or of all
+     * 64-bit words, so that no read can be left out. */
     uint64_t (*read)(const unsigned char *data, size_t bytes, unsigned way);
     /* `n_steps` rounds of independent multiply-adds in float32; *flops: operations done, two for
      * each multiply-add. */

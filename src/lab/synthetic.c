@@ -62,28 +62,34 @@ static enum kvad_status read_row(void *user, enum kvad_parameter parameter, uint
     return KVAD_OK;
 }
 
-enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
-                                      const struct kvad_model_options *options,
-                                      struct kvad_model **out, struct kvad_error *err) {
+enum kvad_status kvad_synthetic_describe(const char *name, struct kvad_description *out,
+                                         struct kvad_error *err) {
     const struct size *size = NULL;
     for (size_t i = 0; i < N_SIZES; i++)
         if (strcmp(sizes[i].name, name) == 0) size = &sizes[i];
     if (!size) return kvad_fail(err, KVAD_ERR_NOT_FOUND, "no synthetic model \"%s\"", name);
-    struct generator generator = {.seed = seed,
-                                  .description = {.family = "gpt2",
-                                                  .n_layers = size->n_layers,
-                                                  .n_heads = size->n_heads,
-                                                  .n_kv_heads = size->n_heads,
-                                                  .head_dim = size->d_model / size->n_heads,
-                                                  .d_model = size->d_model,
-                                                  .d_ff = 4 * size->d_model,
-                                                  .n_vocab = size->n_vocab,
-                                                  .n_ctx = size->n_ctx,
-                                                  .activation = KVAD_ACTIVATION_GELU_TANH,
-                                                  .norm_eps = 1e-5f,
-                                                  .scale_attn = true,
-                                                  .head_tied = true,
-                                                  .eos = -1}};
+    *out = (struct kvad_description){.family = "gpt2",
+                                     .n_layers = size->n_layers,
+                                     .n_heads = size->n_heads,
+                                     .n_kv_heads = size->n_heads,
+                                     .head_dim = size->d_model / size->n_heads,
+                                     .d_model = size->d_model,
+                                     .d_ff = 4 * size->d_model,
+                                     .n_vocab = size->n_vocab,
+                                     .n_ctx = size->n_ctx,
+                                     .activation = KVAD_ACTIVATION_GELU_TANH,
+                                     .norm_eps = 1e-5f,
+                                     .scale_attn = true,
+                                     .head_tied = true,
+                                     .eos = -1};
+    return KVAD_OK;
+}
+
+enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
+                                      const struct kvad_model_options *options,
+                                      struct kvad_model **out, struct kvad_error *err) {
+    struct generator generator = {.seed = seed};
+    KVAD_TRY(kvad_synthetic_describe(name, &generator.description, err));
     struct kvad_model_source source = {.read_row = read_row, .user = &generator};
     for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
         source.present[p] = p != KVAD_PARAMETER_HEAD_WEIGHT && p != KVAD_PARAMETER_HEAD_BIAS;

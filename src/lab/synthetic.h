@@ -4,14 +4,20 @@
 
 #include "kvad/kvad.h"
 
+struct kvad_description;
+
 /** Name of the index-th size ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "tiny"); NULL after
  * the last. "tiny" is for trying a command out. */
 const char *kvad_synthetic_name(unsigned index);
 
+/** The sizes of a named model; KVAD_ERR_NOT_FOUND for an unknown name. */
+enum kvad_status kvad_synthetic_describe(const char *name, struct kvad_description *out,
+                                         struct kvad_error *err);
+
 /** Build a model of a named size. The weights are a function of (seed, parameter, layer, row,
  * column) alone: uniform with the standard deviation 0.02 of GPT-2's own initialisation, norms
  * about 1. `options` may be NULL; its allocator, log, progress and type of weights count. No
- * tokenizer. KVAD_ERR_NOT_FOUND for an unknown name. */
+ * tokenizer. */
 enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
                                       const struct kvad_model_options *options,
                                       struct kvad_model **out, struct kvad_error *err);
