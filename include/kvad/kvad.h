@@ -295,7 +295,7 @@ struct kvad_engine_info {
     enum kvad_kv_type k_type, v_type;
     uint64_t kv_bytes_per_token; /* all layers, K and V, in these types */
     uint64_t step_bytes;         /* reserved at open for a step */
-    uint64_t kv_pool_bytes;      /* reserved at open for the paged pool; 0 with other policies */
+    uint64_t kv_pool_bytes;      /* reserved at open for the pool of paged and none; else 0 */
     uint64_t kv_bytes;           /* cache memory that sequences hold now: their blocks or areas */
     uint64_t kv_bytes_peak;      /* most they ever held */
 };
@@ -445,7 +445,7 @@ struct kvad_request_options {
     const int32_t *prompt; /* [n_prompt], at least one id; copied */
     size_t n_prompt;
     size_t max_tokens; /* SIZE_MAX (the default): until the context is full */
-    size_t min_tokens; /* end ids are banned before */
+    size_t min_tokens; /* end ids are banned before; stop strings are not */
     enum kvad_overflow on_overflow;
     bool ignore_eos;
     bool logprobs;           /* fill kvad_event.logprob (one pass over the vocabulary a token) */

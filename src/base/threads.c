@@ -172,9 +172,9 @@ struct kvad_threads *kvad_threads_retain(struct kvad_threads *threads) {
 }
 
 void kvad_threads_release(struct kvad_threads **threads) {
-    struct kvad_threads *pool = *threads;
-    *threads = NULL;
+    struct kvad_threads *pool = threads ? *threads : NULL;
     if (!pool) return;
+    *threads = NULL;
     /* acq_rel: the last one sees everything that the others did with the pool. */
     if (atomic_fetch_sub_explicit(&pool->n_references, 1, memory_order_acq_rel) != 1) return;
     adopt(pool);

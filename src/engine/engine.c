@@ -2,6 +2,7 @@
 
 #include "engine/pin.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -185,6 +186,7 @@ enum kvad_status kvad_engine_open(struct kvad_model *model,
 void kvad_engine_close(struct kvad_engine **engine) {
     if (!engine || !*engine) return;
     struct kvad_engine *e = *engine;
+    assert(e->n_alive == 0);
     *engine = NULL;
     size_t n = e->n_sequences;
     kvad_forward_destroy(&e->forward);

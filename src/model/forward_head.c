@@ -24,7 +24,7 @@ void kvad_forward_mark_bad(struct forward_worker *worker, size_t layer, size_t r
 
 /* Final norm of the wanted rows [first, first + n) into f->normed, this worker's share, or (few
  * rows) all of them into its own buffer. Hidden states of the last layer are taken after the final
- * norm as well, but for all rows: kvad_forward_run does that. */
+ * norm as well, but for all rows: copy_hidden() does that. */
 static const float *norm_wanted(struct kvad_forward *f, struct forward_worker *worker,
                                 unsigned index, unsigned count, size_t first, size_t n) {
     const struct kvad_model *model = f->model;

@@ -68,7 +68,7 @@ struct kvad_forward {
     float *hidden;        /* [max_rows][d_stride]    the residual stream */
     float *normed;        /* [max_rows][d_stride]    input of a linear */
     float *qkv;           /* [max_rows][qkv_stride] */
-    float *attended;      /* [max_rows][d_stride]: n_heads * head_dim = d_model columns */
+    float *attended;      /* [max_rows][attended_stride] n_heads * head_dim columns */
     unsigned char *quant; /* [max_rows][quant_stride] input of a quantised linear */
     float *delta;         /* [max_rows][d_stride]  what is added to the residual stream */
     float *ff;            /* [max_rows][ff_stride] */

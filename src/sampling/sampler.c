@@ -45,9 +45,9 @@ static enum kvad_status copy_bias(struct kvad_sampler *s, struct kvad_error *err
 }
 
 void kvad_sampler_destroy(struct kvad_sampler **sampler) {
-    struct kvad_sampler *s = *sampler;
-    *sampler = NULL;
+    struct kvad_sampler *s = sampler ? *sampler : NULL;
     if (!s) return;
+    *sampler = NULL;
     struct kvad_heap *heap = &s->heap;
     kvad_free(heap, (void *)s->options.logit_bias,
               s->options.n_logit_bias * sizeof *s->options.logit_bias);

@@ -14,10 +14,11 @@ struct kvad_tokenizer *kvad_tokenizer_retain(struct kvad_tokenizer *tokenizer) {
 }
 
 void kvad_tokenizer_release(struct kvad_tokenizer **tokenizer) {
-    struct kvad_tokenizer *t = *tokenizer;
+    struct kvad_tokenizer *t = tokenizer ? *tokenizer : NULL;
+    if (!t) return;
     *tokenizer = NULL;
     /* Release pairs with acquire in the thread that frees: it sees all that others did before. */
-    if (!t || atomic_fetch_sub_explicit(&t->n_references, 1, memory_order_acq_rel) != 1) return;
+    if (atomic_fetch_sub_explicit(&t->n_references, 1, memory_order_acq_rel) != 1) return;
     kvad_added_deinit(&t->added);
     kvad_bpe_deinit(&t->bpe);
     kvad_vocab_deinit(&t->vocab);
