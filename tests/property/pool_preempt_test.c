@@ -105,6 +105,34 @@ static void test_a_preempted_request_goes_on_as_if_nothing_had_been(void **state
     assert_true(n_preemptions > 60 && n_recomputed > 500);
 }
 
+static void keep_last(void *user, enum kvad_log_level level, const char *text) {
+    if (level == KVAD_LOG_INFO && strstr(text, "preempted")) snprintf(user, 200, "%s", text);
+}
+
+static void test_the_log_says_who_was_preempted_for_whom_and_what_was_lost(void **state) {
+    (void)state;
+    char text[200] = "";
+    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
+    options.n_sequences = 2;
+    options.kv_bytes = 5 * 16 * 4 * 2 * tiny_odd.n_layers * 35;
+    options.log = (struct kvad_log){keep_last, text};
+    struct kvad_engine *engine = open_engine(world.model, &options);
+    struct client clients[2];
+    for (size_t i = 0; i < 2; i++) {
+        struct kvad_request_options request = greedy_options(world.tokens + 99 * i, 20, 30);
+        client_start(&clients[i], engine, &request);
+    }
+    while (step_soundly(engine) > 0)
+        continue;
+    /* Both hold 2 blocks of 5 and have 32 tokens when both want a third one. */
+    assert_non_null(strstr(text, "preempted request 1 (priority 0, 32 tokens in 2 blocks) for "
+                                 "request 0: 1 of 5 blocks were free"));
+    assert_int_equal(client_end(&clients[0], "first").n_preemptions, 0);
+    assert_int_equal(client_end(&clients[1], "second").n_preemptions, 1);
+    assert_int_equal(engine->counters.n_preemptions, 1);
+    close_engine(&engine);
+}
+
 /* bugs.md EVICT-7, EVICT-9, EVICT-11 */
 static void test_requests_of_which_one_fits_all_end_in_bounded_time(void **state) {
     (void)state;
@@ -337,6 +365,7 @@ static void test_ten_thousand_waiting_requests_cost_a_step_nothing(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_preempted_request_goes_on_as_if_nothing_had_been),
+        cmocka_unit_test(test_the_log_says_who_was_preempted_for_whom_and_what_was_lost),
         cmocka_unit_test(test_requests_of_which_one_fits_all_end_in_bounded_time),
         cmocka_unit_test(test_small_requests_do_not_starve_a_big_one),
         cmocka_unit_test(test_a_higher_priority_runs_first_and_preempts_a_lower_one),

@@ -80,6 +80,36 @@ static void test_the_same_prompt_again_gives_the_same_and_computes_its_last_toke
     }
 }
 
+/* K and V in types that round: a hit reads what the cold run read. */
+static void test_hits_in_rounded_caches_have_the_bits_of_a_cold_run(void **state) {
+    (void)state;
+    static const enum kvad_kv_type types[] = {KVAD_KV_F16, KVAD_KV_BF16, KVAD_KV_Q8};
+    for (size_t i = 0; i < 3; i++) {
+        struct kvad_engine_options options = options_for(1);
+        options.k_type = types[i];
+        options.v_type = types[(i + 1) % 3];
+        struct kvad_engine *engine = open_engine(world.model, &options);
+        for (size_t n = 30; n <= 34; n++) {
+            struct outcome cold, hit;
+            struct kvad_request_options request = greedy_options(world.tokens, n, 6);
+            outcome_init(&cold, N_VOCAB);
+            outcome_init(&hit, N_VOCAB);
+            request.no_prefix_cache = true;
+            run_request(engine, &request, &cold);
+            request.no_prefix_cache = false;
+            run_request(engine, &request, &hit);
+            outcome_free(&hit);
+            outcome_init(&hit, N_VOCAB);
+            run_request(engine, &request, &hit);
+            assert_same_outcome(&hit, &cold, label("types %zu, prompt of %zu", i, n));
+            outcome_free(&cold);
+            outcome_free(&hit);
+        }
+        assert_true(engine->counters.n_hit_tokens > 0);
+        close_engine(&engine);
+    }
+}
+
 /* bugs.md SHARE-6, SHARE-12, MEM-2 */
 static void test_any_beginning_of_a_cached_text_is_found_at_any_token(void **state) {
     (void)state;
@@ -417,6 +447,7 @@ static void test_the_bytes_of_all_owners_add_up_to_what_was_allocated(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_prompt_again_gives_the_same_and_computes_its_last_token),
+        cmocka_unit_test(test_hits_in_rounded_caches_have_the_bits_of_a_cold_run),
         cmocka_unit_test(test_any_beginning_of_a_cached_text_is_found_at_any_token),
         cmocka_unit_test(test_evicted_prompts_are_computed_again),
         cmocka_unit_test(test_salts_keep_tenants_apart_and_let_each_reuse_its_own),
