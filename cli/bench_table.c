@@ -26,83 +26,69 @@ static void print_head(const struct kvad_bench_result *result, const char *name)
     if (!result->has_counters) printf("no hardware counters (%s)\n", result->no_counters_why);
 }
 
+/* A rate and its spread, or a dash. */
+static void print_rate(const struct kvad_stats *rate) {
+    if (rate->median > 0)
+        printf(" %10.1f %3.0f", rate->median * 1e-9, kvad_stats_spread(rate));
+    else
+        printf(" %10s %3s", "-", "");
+}
+
 static void print_ceilings(const struct kvad_bench_result *result) {
-    puts("\nCeilings of the machine, measured between the samples");
-    puts("weights     bytes   read GB/s        FMA GFLOP/s      int8 GOP/s       load");
+    printf("\nCeilings of the machine, measured between the samples\n"
+           "wts  %11s %9s %10s +-%% %10s +-%% %10s +-%%\n",
+           "bytes", "load ms", "read GB/s", "GFLOP/s", "int8 GOP/s");
     for (size_t i = 0; i < result->n_models; i++) {
         const struct kvad_bench_model *m = &result->models[i];
         char size[CLI_SIZE_TEXT];
         cli_format_size(m->weight_bytes, size);
-        printf("%-6s %10s  %8.2f +-%2.0f %%  %8.1f +-%2.0f %%  ", cli_weights_name((int)m->weights),
-               size, m->read_rate.median * 1e-9, kvad_stats_spread(&m->read_rate),
-               m->fma_rate.median * 1e-9, kvad_stats_spread(&m->fma_rate));
-        if (m->dot_rate.median > 0)
-            printf("%8.1f +-%2.0f %%", m->dot_rate.median * 1e-9, kvad_stats_spread(&m->dot_rate));
-        else
-            printf("%8s       ", "-");
-        printf("  %.0f ms\n", m->load_ms);
+        printf("%-4s %11s %9.0f", cli_weights_name((int)m->weights), size, m->load_ms);
+        print_rate(&m->read_rate);
+        print_rate(&m->fma_rate);
+        print_rate(&m->dot_rate);
+        putchar('\n');
     }
 }
 
-/* The columns that all tables end with. */
-static void print_shares(const struct kvad_bench_case *c) {
-    double seconds = c->ms.median * 1e-3;
-    printf("  %8.2f %8.1f  %5.1f %%  %5.1f %%  %s\n", c->bytes / seconds * 1e-9,
-           c->flops / seconds * 1e-9, c->percent_of_read.median, c->percent_of_compute.median,
-           c->is_compute_bound ? "compute" : "read");
+/* What differs between the three tables. */
+struct table {
+    enum kvad_bench_kind kind;
+    const char *title, *size, *time, *rate; /* heads of three columns */
+};
+static const struct table tables[] = {
+    {KVAD_BENCH_DECODE, "Decode, one token", "context", "ms/token", "GB/s"},
+    {KVAD_BENCH_PREFILL, "Prefill, until the first token", "tokens", "ms", "tokens/s"},
+    {KVAD_BENCH_BATCH, "Batches, one token for each sequence", "sequences", "ms/step", "tokens/s"},
+};
+
+static uint32_t size_of(const struct kvad_bench_case *c) {
+    if (c->kind == KVAD_BENCH_DECODE) return c->context;
+    return c->kind == KVAD_BENCH_PREFILL ? c->n_tokens : c->n_sequences;
 }
 
-#define SHARES_HEAD "      GB/s  GFLOP/s  of read  of FMA  bound"
-
-/* "of FMA" is of integer products where weights are quantised. */
-static void print_types(const struct kvad_bench_case *c) {
-    printf("%-5s %-5s %-7s", cli_weights_name((int)c->weights), cli_kv_name((int)c->kv),
-           cli_cache_name((int)c->policy));
+static double rate_of(const struct kvad_bench_case *c) {
+    if (c->kind == KVAD_BENCH_DECODE) return c->bytes / c->ms.median * 1e-6;
+    return 1e3 * size_of(c) / c->ms.median;
 }
 
-static bool has_kind(const struct kvad_bench_result *result, enum kvad_bench_kind kind) {
-    for (size_t i = 0; i < result->n_cases; i++)
-        if (result->cases[i].kind == kind) return true;
-    return false;
+/* 80 columns. "%FMA" is of integer products where weights are quantised. */
+static void print_case(const struct kvad_bench_case *c) {
+    printf("%-4s %-4s %-6s %9u %9.3f %3.0f %8.1f %8.1f %6.1f %6.1f  %s\n",
+           cli_weights_name((int)c->weights), cli_kv_name((int)c->kv),
+           cli_cache_name((int)c->policy), size_of(c), c->ms.median, kvad_stats_spread(&c->ms),
+           rate_of(c), c->flops / c->ms.median * 1e-6, c->percent_of_read.median,
+           c->percent_of_compute.median, c->is_compute_bound ? "compute" : "read");
 }
 
-static void print_decode(const struct kvad_bench_result *result) {
-    puts("\nDecode, one token");
-    puts("wts   kv    cache    context  ms/token" SHARES_HEAD);
+static void print_table(const struct kvad_bench_result *result, const struct table *table) {
+    bool has_head = false;
     for (size_t i = 0; i < result->n_cases; i++) {
-        const struct kvad_bench_case *c = &result->cases[i];
-        if (c->kind != KVAD_BENCH_DECODE) continue;
-        print_types(c);
-        printf(" %7u  %8.3f +-%2.0f %%", c->context, c->ms.median, kvad_stats_spread(&c->ms));
-        print_shares(c);
-    }
-}
-
-static void print_prefill(const struct kvad_bench_result *result) {
-    if (!has_kind(result, KVAD_BENCH_PREFILL)) return;
-    puts("\nPrefill, until the first token");
-    puts("wts   kv    cache     tokens        ms      tokens/s" SHARES_HEAD);
-    for (size_t i = 0; i < result->n_cases; i++) {
-        const struct kvad_bench_case *c = &result->cases[i];
-        if (c->kind != KVAD_BENCH_PREFILL) continue;
-        print_types(c);
-        printf(" %7u  %8.2f +-%2.0f %% %8.1f", c->n_tokens, c->ms.median, kvad_stats_spread(&c->ms),
-               1e3 * c->n_tokens / c->ms.median);
-        print_shares(c);
-    }
-}
-
-static void print_batch(const struct kvad_bench_result *result) {
-    if (!has_kind(result, KVAD_BENCH_BATCH)) return;
-    printf("\nBatches, one token for each sequence\n");
-    puts("wts   kv    cache   sequences   ms/step     tokens/s" SHARES_HEAD);
-    for (size_t i = 0; i < result->n_cases; i++) {
-        const struct kvad_bench_case *c = &result->cases[i];
-        if (c->kind != KVAD_BENCH_BATCH) continue;
-        print_types(c);
-        printf(" %7u  %8.3f +-%2.0f %% %8.1f", c->n_sequences, c->ms.median,
-               kvad_stats_spread(&c->ms), 1e3 * c->n_sequences / c->ms.median);
-        print_shares(c);
+        if (result->cases[i].kind != table->kind) continue;
+        if (!has_head)
+            printf("\n%s\nwts  kv   cache  %9s %9s +-%% %8s %8s %6s %6s  bound\n", table->title,
+                   table->size, table->time, table->rate, "GFLOP/s", "%read", "%FMA");
+        has_head = true;
+        print_case(&result->cases[i]);
     }
 }
 
@@ -128,10 +114,8 @@ static void print_parts(const struct kvad_bench_result *result) {
     printf("\nWhere the time of a step goes (ms, all threads' time spread over them)\n%-12s", "");
     for (size_t i = 0; i < n; i++) {
         static const char *const kinds[] = {"decode at", "prefill", "batch of"};
-        const struct kvad_bench_case *c = cases[i];
-        const uint32_t numbers[] = {c->context, c->n_tokens, c->n_sequences};
         char head[32];
-        snprintf(head, sizeof head, "%s %u", kinds[c->kind], numbers[c->kind]);
+        snprintf(head, sizeof head, "%s %u", kinds[cases[i]->kind], size_of(cases[i]));
         printf("%20s", head);
     }
     putchar('\n');
@@ -158,14 +142,25 @@ static void print_counters(const struct kvad_bench_result *result) {
     putchar('\n');
 }
 
+/* A machine that does something else gives rough numbers, and should say so. */
+static void print_warning(const struct kvad_bench_result *result) {
+    size_t n_wide = 0;
+    for (size_t i = 0; i < result->n_cases; i++)
+        n_wide += kvad_stats_spread(&result->cases[i].ms) > 10;
+    if (2 * n_wide > result->n_cases)
+        puts("\nMost spreads (+-%) are above 10 %: this machine is busy with something else, and "
+             "the numbers\nabove are rough.");
+}
+
 int cli_bench_print_tables(const struct kvad_bench_result *result, const char *name) {
     print_head(result, name);
     print_ceilings(result);
-    print_decode(result);
+    print_table(result, &tables[0]);
     cli_bench_print_chart(result, result->cases[0].weights, result->cases[0].kv);
-    print_prefill(result);
-    print_batch(result);
+    print_table(result, &tables[1]);
+    print_table(result, &tables[2]);
     print_parts(result);
     print_counters(result);
+    print_warning(result);
     return cli_flush_output();
 }
