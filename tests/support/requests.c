@@ -15,7 +15,7 @@ void outcome_free(struct outcome *outcome) {
     *outcome = (struct outcome){0};
 }
 
-/* Room for one more id, row and 64 bytes of text. */
+/* Room for one more id and row, and `more_text` bytes of text with a NUL after them. */
 static void make_room(struct outcome *outcome, size_t more_text) {
     size_t wanted = outcome->n_ids > outcome->n_rows ? outcome->n_ids : outcome->n_rows;
     wanted += 1;
@@ -86,6 +86,7 @@ bool take_events(struct kvad_request *request, struct outcome *outcome) {
         if (event.text_size > 0)
             memcpy(outcome->text + outcome->text_size, event.text, event.text_size);
         outcome->text_size += event.text_size;
+        outcome->text[outcome->text_size] = '\0';
         if (event.token >= 0) {
             outcome->logprobs[outcome->n_ids] = event.logprob;
             outcome->ids[outcome->n_ids++] = event.token;

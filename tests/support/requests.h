@@ -10,7 +10,7 @@ struct outcome {
     int32_t *ids;
     float *rows; /* [n_rows][n_vocab] */
     double *logprobs;
-    char *text;
+    char *text; /* [text_size], then a NUL; NULL before the first event */
     size_t n_ids, n_rows, text_size, capacity;
     enum kvad_finish finish;
 };
