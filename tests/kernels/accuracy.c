@@ -54,7 +54,7 @@ struct function {
 };
 
 static const struct function functions[] = {
-    {"exp", exact_exp, 1.0, 1.0},           {"gelu_tanh", exact_gelu_tanh, 160.0, 3.0},
+    {"exp", exact_exp, 1.0, 1.0},           {"gelu_tanh", exact_gelu_tanh, 200.0, 3.0},
     {"gelu_erf", exact_gelu_erf, 8.0, 3.0}, {"relu", exact_relu, 0.0, 0.0},
     {"silu", exact_silu, 4.0, 3.0},         {"tanh", exact_tanh, 1.5, 1.5},
     {"sigmoid", exact_sigmoid, 3.0, 3.0},   {"quick_gelu", exact_quick_gelu, 100.0, 3.0},

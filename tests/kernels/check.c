@@ -79,18 +79,21 @@ static float random_exponent(struct check *c, int low, int high) {
     return kvad_float_from_bits((bits & 0x807fffffu) | exponent << 23);
 }
 
-static float special_value(struct check *c) {
-    static const float values[] = {NAN,      INFINITY, -INFINITY, 0.0f,      -0.0f,      FLT_MIN,
-                                   -FLT_MIN, FLT_MAX,  -FLT_MAX,  0x1p-149f, -0x1p-149f, 0x1p-130f,
-                                   1e4f,     -1e4f,    40.0f,     -40.0f,    11.0f,      -11.0f,
-                                   88.0f,    -88.0f,   1e-8f,     -1e-8f};
-    return values[check_random_below(c, sizeof values / sizeof *values)];
+float check_special(struct check *c) {
+    static const float values[] = {INFINITY, -INFINITY, 0.0f,      -0.0f,      FLT_MIN,   -FLT_MIN,
+                                   FLT_MAX,  -FLT_MAX,  0x1p-149f, -0x1p-149f, 0x1p-130f, 1e4f,
+                                   -1e4f,    40.0f,     -40.0f,    11.0f,      -11.0f,    88.0f,
+                                   -88.0f,   1e-8f,     -1e-8f};
+    static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fd5a5a5u, 0xffc00001u};
+    size_t i = check_random_below(c, 24);
+    return i < 4 ? kvad_float_from_bits(nans[i])
+                 : values[check_random_below(c, sizeof values / sizeof *values)];
 }
 
 float check_float(struct check *c, enum check_pattern pattern) {
     if (pattern == PATTERN_WIDE) return random_exponent(c, -20, 20);
     if (pattern == PATTERN_TINY) return random_exponent(c, -78, -60);
-    if (pattern == PATTERN_SPECIAL && check_random_below(c, 24) == 0) return special_value(c);
+    if (pattern == PATTERN_SPECIAL && check_random_below(c, 24) == 0) return check_special(c);
     return (float)((int32_t)check_random(c) >> 8) * 0x1p-23f;
 }
 

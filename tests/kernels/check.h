@@ -55,6 +55,8 @@ void check_case(struct check *c, const char *format, ...) KVAD_PRINTF(2, 3);
 uint32_t check_random(struct check *c);
 /** Random number in [0, n). */
 size_t check_random_below(struct check *c, size_t n);
+/** An infinity, a zero, a NaN with any payload, a subnormal, an extreme or a critical value. */
+float check_special(struct check *c);
 /** A float of a pattern. */
 float check_float(struct check *c, enum check_pattern pattern);
 /** n floats of a pattern against a guard page on c->side; write to it before check_freeze(). */

@@ -84,6 +84,43 @@ static void check_shape(struct check *c, kvad_attention_chunk_fn *ref,
     check_equal(c, &l);
 }
 
+/* Scores that are zeros of either sign, by underflow: the maximum must be +0 whichever came first. */
+static void check_zero_scores(struct check *c, kvad_attention_chunk_fn *ref,
+                              kvad_attention_chunk_fn *new_fn) {
+    enum { HEAD_DIM = 16, N_TOKENS = 48 };
+    const uint32_t visible = N_TOKENS;
+    check_case(c, "scores of +0 and -0");
+    float *q = check_input(c, HEAD_DIM, PATTERN_PLAIN);
+    float *k = check_input(c, N_TOKENS * HEAD_DIM, PATTERN_PLAIN);
+    const float *v = check_input(c, N_TOKENS * HEAD_DIM, PATTERN_PLAIN);
+    for (size_t d = 0; d < HEAD_DIM; d++)
+        q[d] = d ? -0.0f : -0x1p-80f; /* -0 keeps a sum of -0 */
+    for (size_t i = 0; i < N_TOKENS * HEAD_DIM; i++)
+        k[i] = check_random_below(c, 2) ? 0x1p-80f : 0.0f;
+    check_freeze(c);
+    struct check_output o = check_output(c, HEAD_DIM), m = check_output(c, 1),
+                        l = check_output(c, 1);
+    struct kvad_kv_span span = {k, v, N_TOKENS};
+    struct kvad_attention_args args = {.q = q,
+                                       .q_stride = HEAD_DIM,
+                                       .n_rows = 1,
+                                       .head_dim = HEAD_DIM,
+                                       .spans = &span,
+                                       .n_spans = 1,
+                                       .visible = &visible,
+                                       .o = o.want,
+                                       .o_stride = HEAD_DIM,
+                                       .m = m.want,
+                                       .l = l.want};
+    ref(&args);
+    args.o = o.got, args.m = m.got, args.l = l.got;
+    new_fn(&args);
+    check_equal(c, &o);
+    check_equal(c, &m);
+    check_equal(c, &l);
+    if (!same_bits(*m.got, 0.0f)) check_fail(c, "the maximum is %a", (double)*m.got);
+}
+
 void check_attention_chunk(struct check *c, kvad_attention_chunk_fn *ref,
                            kvad_attention_chunk_fn *new_fn) {
     static const size_t tokens[] = {1,  2,  3,  7,  8,   15,  16,  17,  31,  32, 33,
@@ -111,6 +148,8 @@ void check_attention_chunk(struct check *c, kvad_attention_chunk_fn *ref,
             check_shape(c, ref, new_fn, shape,
                         (enum check_pattern)(c->n_cases / 2 % PATTERN_COUNT));
         }
+    for (size_t i = 0; i < 16; i++)
+        check_zero_scores(c, ref, new_fn);
     check_end(c);
 }
 
@@ -124,8 +163,11 @@ void check_attention_merge(struct check *c, kvad_attention_merge_fn *ref,
             check_freeze(c);
             struct check_output o = check_output(c, n), ml = check_output(c, 2);
             check_output_set(&o, first, n);
-            float mc = check_float(c, pattern), lc = check_float(c, PATTERN_PLAIN) + 2;
-            float start[2] = {check_float(c, pattern), check_float(c, PATTERN_PLAIN) + 2};
+            bool is_special = pattern == PATTERN_SPECIAL;
+            float mc = is_special ? check_special(c) : check_float(c, pattern),
+                  lc = check_float(c, PATTERN_PLAIN) + 2;
+            float start[2] = {is_special ? check_special(c) : check_float(c, pattern),
+                              check_float(c, PATTERN_PLAIN) + 2};
             check_output_set(&ml, start, 2);
             ref(o.want, ml.want, ml.want + 1, oc, mc, lc, n);
             new_fn(o.got, ml.got, ml.got + 1, oc, mc, lc, n);

@@ -4,20 +4,20 @@
 #define KVAD_TESTS_KERNELS_GOLDEN_H
 
 #define GOLDEN_DIGESTS(X)                                                                          \
-    X(linear_f32, 0xecc4d6eb1512e69d)                                                              \
-    X(layer_norm, 0x534060fcdab31ef3)                                                              \
-    X(add, 0xb18cd65bbe34b23d)                                                                     \
-    X(scale, 0x3f3a12ed4728d3a8)                                                                   \
-    X(divide, 0xc95dbfcd1432d1a6)                                                                  \
-    X(attention_chunk, 0xe35558e79bee22bc)                                                         \
-    X(attention_merge, 0xa5a9cf3c60c4c75c)                                                         \
-    X(exp, 0x2b94258c1d73cd97)                                                                     \
-    X(gelu_tanh, 0x4fc55951f90c1b06)                                                               \
-    X(gelu_erf, 0x059194f5734c90af)                                                                \
-    X(relu, 0x2118650333f3a722)                                                                    \
-    X(silu, 0xeba93a283ab61d47)                                                                    \
-    X(tanh, 0xfb77e0563ce3f629)                                                                    \
-    X(sigmoid, 0x1c84cf437f8f6310)                                                                 \
-    X(quick_gelu, 0x4a0c92dfb32c22c5)
+    X(linear_f32, 0x0a7e5a9e03a0adb3)                                                              \
+    X(layer_norm, 0x7bc819ec779751c6)                                                              \
+    X(add, 0x701db48ffcffe698)                                                                     \
+    X(scale, 0x54875754d93eb0ca)                                                                   \
+    X(divide, 0x11e2186b0af1e68c)                                                                  \
+    X(attention_chunk, 0x4b526c7813aa2083)                                                         \
+    X(attention_merge, 0xff890d0d0c7b305c)                                                         \
+    X(exp, 0x437e6b2d7049914d)                                                                     \
+    X(gelu_tanh, 0xb194dcf48b090b28)                                                               \
+    X(gelu_erf, 0x47c46d365050b2a5)                                                                \
+    X(relu, 0xcba4cb58249447e9)                                                                    \
+    X(silu, 0x96c5f80eb62b15b8)                                                                    \
+    X(tanh, 0x21babe059ac251f6)                                                                    \
+    X(sigmoid, 0x6f545cf24279a161)                                                                 \
+    X(quick_gelu, 0xf11394f4a777b413)
 
 #endif
