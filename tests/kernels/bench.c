@@ -221,8 +221,8 @@ static float *new_values(size_t n) {
 void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level) {
     struct bench b = {.kernels = kernels};
 #if defined(__x86_64__)
-    b.read = level == KVAD_CPU_AVX512 ? ceiling_read_avx512 : ceiling_read_avx2;
-    b.fma = level == KVAD_CPU_AVX512 ? ceiling_fma_avx512 : ceiling_fma_avx2;
+    b.read = level >= KVAD_CPU_AVX512 ? ceiling_read_avx512 : ceiling_read_avx2;
+    b.fma = level >= KVAD_CPU_AVX512 ? ceiling_fma_avx512 : ceiling_fma_avx2;
 #elif defined(__aarch64__)
     b.read = ceiling_read_neon;
     b.fma = ceiling_fma_neon;

@@ -84,7 +84,7 @@ static void check_shape(struct check *c, kvad_attention_chunk_fn *ref,
     check_equal(c, &l);
 }
 
-/* Scores that are zeros of either sign, by underflow: the maximum must be +0 whichever came first. */
+/* Scores that are zeros of either sign, by underflow: the maximum is +0 whichever came first. */
 static void check_zero_scores(struct check *c, kvad_attention_chunk_fn *ref,
                               kvad_attention_chunk_fn *new_fn) {
     enum { HEAD_DIM = 16, N_TOKENS = 48 };
@@ -93,8 +93,9 @@ static void check_zero_scores(struct check *c, kvad_attention_chunk_fn *ref,
     float *q = check_input(c, HEAD_DIM, PATTERN_PLAIN);
     float *k = check_input(c, N_TOKENS * HEAD_DIM, PATTERN_PLAIN);
     const float *v = check_input(c, N_TOKENS * HEAD_DIM, PATTERN_PLAIN);
+    /* Terms of -0 keep a sum of -0, and one of +0. */
     for (size_t d = 0; d < HEAD_DIM; d++)
-        q[d] = d ? -0.0f : -0x1p-80f; /* -0 keeps a sum of -0 */
+        q[d] = d ? -0.0f : -0x1p-80f;
     for (size_t i = 0; i < N_TOKENS * HEAD_DIM; i++)
         k[i] = check_random_below(c, 2) ? 0x1p-80f : 0.0f;
     check_freeze(c);

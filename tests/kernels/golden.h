@@ -1,4 +1,4 @@
-/* XXH64 of each operation's outputs on fixed inputs: the same on every CPU, compiler and level.
+/* XXH64 of the outputs of the operations on floats for fixed inputs: the same on every CPU, compiler and level.
  * After an intended change of a definition, `kvad-check --print-golden` gives the new table. */
 #ifndef KVAD_TESTS_KERNELS_GOLDEN_H
 #define KVAD_TESTS_KERNELS_GOLDEN_H
