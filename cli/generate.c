@@ -330,6 +330,19 @@ static int prepare(struct cli_prompt *prompt, struct cli_session *session) {
     return check_length(prompt, session);
 }
 
+/* A text that ends before it was asked to would look like the model's wish. */
+static void say_if_full(const struct cli_generation *generation) {
+    const struct cli_settings *settings = generation->session->settings;
+    for (size_t i = 0; i < generation->n_samples; i++) {
+        const struct cli_sample *sample = &generation->samples[i];
+        if (sample->finish != KVAD_FINISH_LENGTH || sample->n_ids >= settings->n_tokens) continue;
+        cli_say("the context of %u tokens is full after %zu new ones; --on-overflow recompute "
+                "goes on, slowly",
+                cli_session_n_ctx(generation->session), sample->n_ids);
+        return;
+    }
+}
+
 static int generate(struct cli_session *session, const struct cli_prompt *prompt) {
     const struct cli_settings *settings = session->settings;
     struct cli_generation generation;
@@ -338,6 +351,7 @@ static int generate(struct cli_session *session, const struct cli_prompt *prompt
         int printed = cli_generation_print_json(&generation);
         if (status == CLI_EXIT_OK) status = printed;
     }
+    if (generation.has_result && !settings->quiet) say_if_full(&generation);
     bool says_timing = settings->verbose || isatty(STDERR_FILENO);
     if (generation.has_result && says_timing && !settings->quiet)
         cli_generation_print_timing(&generation);
@@ -382,7 +396,8 @@ const struct cli_command cli_generate = {
         "comes from -p, -f, --ids, or standard input if that is no terminal. Without one, or with "
         "an "
         "empty one, the model starts from its end-of-text id, or from a newline if it has none.\n\n"
-        "The defaults are those of nanoGPT's sample.py. Ctrl-C ends the text cleanly, a second one "
+        "Length, temperature, top-k and seed are by default those of nanoGPT's sample.py. Ctrl-C "
+        "ends the text cleanly, a second one "
         "the program. Without a tokenizer ids are written instead of text.",
     .examples = examples,
     .groups = groups,

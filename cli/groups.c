@@ -122,8 +122,9 @@ static const struct cli_option engine_options[] = {
      .initial = "paged",
      .choices = cli_cache_choices,
      .known_as = "kv-cache use-cache cache-type",
-     .help = "where keys and values live; none computes the whole text again for every token. All "
-             "give the same bits"},
+     .help = "where keys and values live: in blocks taken as needed (paged), in room for the whole "
+             "context (static), in an area that is copied to grow (grow), or nowhere, so that "
+             "the whole text is computed again for every token (none). All give the same bits"},
     {.name = "kv",
      .kind = CLI_CHOICE,
      .offset = CLI_AT(kv),

@@ -70,14 +70,14 @@ static int print_table(const struct kvad_model_info *info) {
     printf("%-16s%s\n", "family", info->family);
     print_number("parameters", info->n_parameters);
     print_number("layers", info->n_layers);
-    printf("%-16s%u of %u numbers", "heads", info->n_heads, info->head_dim);
+    printf("%-16s%u, each %u wide", "attention heads", info->n_heads, info->head_dim);
     if (info->n_kv_heads != info->n_heads) printf(", %u for keys and values", info->n_kv_heads);
     printf("\n%-16s%u, %u in the feed-forward layer\n", "width", info->d_model, info->d_ff);
     printf("%-16s%u rows, %u ids\n", "vocabulary", info->n_vocab, info->n_tokens);
     printf("%-16s%u tokens\n", "context", info->n_ctx);
     printf("%-16s%s\n", "activation", cli_activation_name((int)info->activation));
     printf("%-16s%g\n", "norm epsilon", (double)info->norm_eps);
-    printf("%-16s%s\n", "head", info->head_tied ? "tied to the embedding" : "own weights");
+    printf("%-16s%s\n", "output head", info->head_tied ? "tied to the embedding" : "own weights");
     printf("%-16s%s\n", "biases", info->has_bias ? "yes" : "no");
     if (info->eos >= 0)
         printf("%-16sid %d\n", "end of text", info->eos);
@@ -97,6 +97,11 @@ static int run(const struct cli_settings *settings) {
     cli_model_options(settings, NULL, &options);
     if (kvad_model_inspect(settings->arguments.items[0], &options, &info, &err) != KVAD_OK)
         return cli_fail(&err);
+    /* Wrong checksums do not come this far. */
+    if (settings->verify && !settings->quiet)
+        cli_say("%s: %s", settings->arguments.items[0],
+                info.is_packed ? "checksum of all weights is right"
+                               : "not a packed file: there is no checksum to verify");
     return settings->json ? print_json(&info) : print_table(&info);
 }
 

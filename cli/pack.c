@@ -56,7 +56,9 @@ const struct cli_command cli_pack = {
     .description =
         "Converts the weights once, and writes them as they lie in memory, with the configuration "
         "and the tokenizer's files. Such a file is opened by mapping it; several processes share "
-        "its memory. It fits this version of the format and this byte order; when one of them "
+        "its memory. Loading does not read all of it, so a damaged weight is found by kvad inspect "
+        "--verify "
+        "alone. It fits this version of the format and this byte order; when one of them "
         "changes it is refused, so keep the original.",
     .examples = examples,
     .groups = groups,

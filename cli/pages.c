@@ -71,7 +71,10 @@ void cli_option_help_text(const struct cli_option *option, char out[CLI_HELP_SIZ
         append(out, CLI_HELP_SIZE, before, c->name);
         before = ", ";
     }
-    if (!option->initial) return;
+    if (!option->initial) {
+        if (lists_choices && option->kind == CLI_CHOICE) append(out, CLI_HELP_SIZE, ")", "");
+        return;
+    }
     append(out, CLI_HELP_SIZE, lists_choices ? "; default " : " (default ", option->initial);
     append(out, CLI_HELP_SIZE, ")", "");
 }

@@ -187,7 +187,8 @@ struct kvad_model_info {
     enum kvad_activation activation;
     float norm_eps;
     bool head_tied, has_bias;
-    int32_t eos; /* -1: none */
+    bool is_packed; /* mapped from a file of kvad_model_pack() */
+    int32_t eos;    /* -1: none */
     uint64_t n_parameters;
     uint64_t weight_bytes;         /* in memory, packed */
     uint64_t kv_bytes_per_token;   /* all layers, K and V, float32 */

@@ -87,8 +87,9 @@ static enum kvad_status open_pool(struct kvad_engine *e, uint64_t kv_bytes,
     size_t n_blocks = kvad_kv_blocks_for(&e->shape, e->n_ctx) * e->n_sequences;
     if (kv_bytes) {
         if (kv_bytes < block_bytes)
-            return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                             "kv_bytes is %llu, but one block of %zu tokens needs %zu",
+            return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
+                             "cache memory (kv_bytes) is %llu bytes, but one block of %zu tokens "
+                             "needs %zu bytes",
                              (unsigned long long)kv_bytes, e->shape.block_tokens, block_bytes);
         uint64_t n = kv_bytes / block_bytes;
         n_blocks = n > UINT32_MAX ? UINT32_MAX : (size_t)n;

@@ -100,7 +100,8 @@ static enum kvad_status write_beside(const struct kvad_model *model, const char 
                                      struct kvad_error *err) {
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        return kvad_fail(err, KVAD_ERR_IO, "%s: cannot create: %s", beside, strerror(errno));
+        return kvad_fail(err, KVAD_ERR_IO, "%s: cannot create a file there: %s", path,
+                         strerror(errno));
     bool ok = write_file(fd, model, json, strlen(json), maps);
     int why = errno;
     ok = close(fd) == 0 && ok;

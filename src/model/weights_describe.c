@@ -70,7 +70,7 @@ static enum kvad_status decide_heads(struct kvad_weights *w, const struct kvad_c
     if (!known && !wanted)
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
                          "%s: the file does not say how many attention heads the model has%s; pass "
-                         "--n-head N (n_heads of kvad_model_options)",
+                         "--n-head N",
                          w->checkpoint->path,
                          w->family->conv1d ? " (no config.json beside it)" : "");
     if (known && wanted && known != wanted)

@@ -119,6 +119,11 @@ static enum kvad_status encode_pass(struct encoding *e, unsigned pass, size_t be
 enum kvad_status kvad_tokenizer_encode(const struct kvad_tokenizer *tokenizer, const char *text,
                                        size_t size, unsigned flags, int32_t *ids, size_t capacity,
                                        size_t *n_ids, struct kvad_error *err) {
+    /* What kvad_model_tokenizer() gives for a model that came without one. */
+    if (!tokenizer)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT,
+                         "there is no tokenizer: put its files beside the model, name them, or "
+                         "give token ids");
     if (flags & ~(unsigned)KVAD_ENCODE_SPECIAL)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "encode flags 0x%x are unknown", flags);
     if (size > PTRDIFF_MAX)
