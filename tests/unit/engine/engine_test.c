@@ -49,7 +49,7 @@ static void test_wrong_options_are_refused_by_name(void **state) {
     refuse(&o, KVAD_ERR_ARGUMENT, "block_tokens is 24");
     o = plain();
     o.kv_bytes = 100;
-    refuse(&o, KVAD_ERR_ARGUMENT, "kv_bytes is 100");
+    refuse(&o, KVAD_ERR_NO_BLOCKS, "is 100 bytes");
     o = plain();
     o.cpu = "pentium";
     refuse(&o, KVAD_ERR_ARGUMENT, "pentium");

@@ -222,8 +222,18 @@ static void test_lengths_that_cannot_be_merged_are_refused_before_any_byte_is_re
     kvad_tokenizer_release(&t);
 }
 
+static void test_no_tokenizer_is_an_error_and_not_a_crash(void **state) {
+    (void)state;
+    struct kvad_error err;
+    int32_t id;
+    size_t n;
+    assert_fails(kvad_tokenizer_encode(NULL, "a", 1, 0, &id, 1, &n, &err), KVAD_ERR_ARGUMENT, &err,
+                 "no tokenizer");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_tokenizer_is_an_error_and_not_a_crash),
         cmocka_unit_test(test_every_prefix_and_suffix_of_a_nasty_text_round_trips),
         cmocka_unit_test(test_all_strings_of_0_to_2_bytes_and_many_of_3_round_trip),
         cmocka_unit_test(test_random_bytes_round_trip),
