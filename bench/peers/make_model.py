@@ -25,8 +25,8 @@ TYPES = {
 
 
 def tensors_of(size):
-    """GPT-2's parameters with its initialisation: normal, deviation 0.02; also in norms and biases, so that none is left
-    out unseen. Linear layers lie as [inputs][outputs], as Hugging Face's Conv1D has them."""
+    """GPT-2's parameters with its initialisation: normal, deviation 0.02; also in norms and biases, so that none is
+    left out unseen. Linear layers lie as [inputs][outputs], as Hugging Face's Conv1D has them."""
     layers, _, d, vocabulary, context = SIZES[size]
     random = numpy.random.default_rng(1)
 

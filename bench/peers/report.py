@@ -144,8 +144,8 @@ def markdown(result):
     lines = [
         f"# {result['model']} on {machine.get('cpu', 'an unknown CPU')}, {result['threads']} threads",
         "",
-        f"{result['date']}; {machine.get('cores', '?')} cores{' (virtual)' if machine.get('virtual') else ''}, {caches}, "
-        f"{machine.get('memory_bytes', 0) / 2**30:.1f} GiB of memory, huge pages {machine.get('huge_pages', '?')}, "
+        f"{result['date']}; {machine.get('cores', '?')} cores{' (virtual)' if machine.get('virtual') else ''}, "
+        f"{caches}, {machine.get('memory_bytes', 0) / 2**30:.1f} GiB of memory, huge pages {machine.get('huge_pages', '?')}, "
         f"kernels {result['level']}.",
         "",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".",

@@ -1,5 +1,5 @@
-"""kvad bench: the names that scripts rely on, the same tokens everywhere, refusals. Nothing here looks at the value of a
-time, only at what must hold on any machine, however busy."""
+"""kvad bench: the names that scripts rely on, the same tokens everywhere, refusals. Nothing here looks at the
+value of a time, only at what must hold on any machine, however busy."""
 
 import json
 import signal
