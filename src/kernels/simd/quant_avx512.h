@@ -12,7 +12,7 @@
 
 /* The loop over a group stays a loop: unrolled, GCC reorders its integer sums and runs out of
  * registers. */
-#define QUANT_UNROLL
+#define QUANT_UNROLL KVAD_NO_UNROLL
 
 typedef __m512i qvec; /* bytes: four inputs of each of VEC_WIDTH outputs */
 
