@@ -145,7 +145,8 @@ def markdown(result):
         f"# {result['model']} on {machine.get('cpu', 'an unknown CPU')}, {result['threads']} threads",
         "",
         f"{result['date']}; {machine.get('cores', '?')} cores{' (virtual)' if machine.get('virtual') else ''}, "
-        f"{caches}, {machine.get('memory_bytes', 0) / 2**30:.1f} GiB of memory, huge pages {machine.get('huge_pages', '?')}, "
+        f"{caches}, {machine.get('memory_bytes', 0) / 2**30:.1f} GiB of memory, "
+        f"huge pages {machine.get('huge_pages', '?')}, "
         f"kernels {result['level']}.",
         "",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".",

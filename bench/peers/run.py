@@ -63,7 +63,8 @@ def output_of(command, threads):
     done = subprocess.run([str(c) for c in command], capture_output=True, env=environment, text=True, check=False)
     if done.returncode == 0:
         return done.stdout
-    print(f"\n{' '.join(map(str, command[:3]))} ...: exit code {done.returncode}\n{done.stderr[-800:]}", file=sys.stderr)
+    shown = " ".join(map(str, command[:3]))
+    print(f"\n{shown} ...: exit code {done.returncode}\n{done.stderr[-800:]}", file=sys.stderr)
     return None
 
 
