@@ -15,7 +15,7 @@ enum { N = 3072, GOLDEN_ROUNDS = 8 };
 
 /* Hash of the hash so far and n values. Payloads of NaNs differ between instructions: one for all.
  */
-static void hash_floats(uint64_t *hash, const float *values, size_t n) {
+void golden_hash(uint64_t *hash, const float *values, size_t n) {
     static uint32_t bits[N];
     for (size_t i = 0; i < n; i++)
         bits[i] = isnan(values[i]) ? 0x7fc00000u : kvad_bits_from_float(values[i]);
@@ -31,7 +31,7 @@ static void golden_linear_f32(struct check *c, const struct kvad_kernels *kernel
         const float *x = check_input(c, n_rows * k, pattern);
         const float *w = check_input(c, n * k, pattern), *b = check_input(c, n, pattern);
         kernels->linear_f32(&(struct kvad_linear_f32_args){y, n, x, k, n_rows, k, w, 5, b});
-        hash_floats(hash, y, n_rows * n);
+        golden_hash(hash, y, n_rows * n);
     }
 }
 
@@ -43,7 +43,7 @@ static void golden_layer_norm(struct check *c, const struct kvad_kernels *kernel
         const float *x = check_input(c, n, pattern), *w = check_input(c, n, pattern);
         const float *b = check_input(c, n, pattern);
         kernels->layer_norm(y, x, w, n % 2 ? b : NULL, n, 1e-5f);
-        hash_floats(hash, y, n);
+        golden_hash(hash, y, n);
     }
 }
 
@@ -52,7 +52,7 @@ static void golden_add(struct check *c, const struct kvad_kernels *kernels, uint
     check_case(c, "add");
     float *y = check_input(c, N, pattern);
     kernels->add(y, check_input(c, N, pattern), N);
-    hash_floats(hash, y, N);
+    golden_hash(hash, y, N);
 }
 
 static void golden_scale(struct check *c, const struct kvad_kernels *kernels, uint64_t *hash,
@@ -60,7 +60,7 @@ static void golden_scale(struct check *c, const struct kvad_kernels *kernels, ui
     check_case(c, "scale");
     float *y = check_input(c, N, pattern);
     kernels->scale(y, y, check_float(c, PATTERN_WIDE), N);
-    hash_floats(hash, y, N);
+    golden_hash(hash, y, N);
 }
 
 static void golden_divide(struct check *c, const struct kvad_kernels *kernels, uint64_t *hash,
@@ -68,7 +68,7 @@ static void golden_divide(struct check *c, const struct kvad_kernels *kernels, u
     check_case(c, "divide");
     float *y = check_input(c, N, pattern);
     kernels->divide(y, y, check_float(c, PATTERN_WIDE), N);
-    hash_floats(hash, y, N);
+    golden_hash(hash, y, N);
 }
 
 static void golden_attention_chunk(struct check *c, const struct kvad_kernels *kernels,
@@ -85,9 +85,9 @@ static void golden_attention_chunk(struct check *c, const struct kvad_kernels *k
     }
     kernels->attention_chunk(&(struct kvad_attention_args){q, HEAD_DIM, ROWS, HEAD_DIM, spans, 2,
                                                            visible, o, HEAD_DIM, m, l});
-    hash_floats(hash, o, ROWS * HEAD_DIM);
-    hash_floats(hash, m, ROWS);
-    hash_floats(hash, l, ROWS);
+    golden_hash(hash, o, ROWS * HEAD_DIM);
+    golden_hash(hash, m, ROWS);
+    golden_hash(hash, l, ROWS);
 }
 
 static void golden_attention_merge(struct check *c, const struct kvad_kernels *kernels,
@@ -95,8 +95,8 @@ static void golden_attention_merge(struct check *c, const struct kvad_kernels *k
     check_case(c, "merge");
     float *o = check_input(c, N, pattern), *ml = check_input(c, 4, PATTERN_PLAIN);
     kernels->attention_merge(o, ml, ml + 1, check_input(c, N, pattern), ml[2], ml[3], N);
-    hash_floats(hash, o, N);
-    hash_floats(hash, ml, 2);
+    golden_hash(hash, o, N);
+    golden_hash(hash, ml, 2);
 }
 
 #define DEFINE_GOLDEN(name, text)                                                                  \
@@ -107,7 +107,7 @@ static void golden_attention_merge(struct check *c, const struct kvad_kernels *k
         for (size_t i = 0; i < N; i += 2)                                                          \
             x[i] *= 12.0f;                                                                         \
         kernels->name(x, x, N);                                                                    \
-        hash_floats(hash, x, N);                                                                   \
+        golden_hash(hash, x, N);                                                                   \
     }
 KVAD_UNARY_OPS(DEFINE_GOLDEN)
 #undef DEFINE_GOLDEN
@@ -115,7 +115,7 @@ KVAD_UNARY_OPS(DEFINE_GOLDEN)
 void check_golden(struct check *c, const struct kvad_kernels *kernels, bool is_printing) {
     static const struct {
         const char *name;
-        void (*run)(struct check *, const struct kvad_kernels *, uint64_t *, enum check_pattern);
+        golden_fn *run;
         uint64_t digest;
     } ops[] = {
 #define GOLDEN_ROW(name, digest) {#name, golden_##name, digest},
