@@ -1,5 +1,5 @@
-/* XXH64 of the outputs of the operations on fixed inputs: the same on every CPU, compiler and
- * level. After an intended change of a definition, `kvad-check --print-golden` gives the new table. */
+/* XXH64 of the outputs of the operations on fixed inputs: the same on every CPU, compiler, level.
+ * After an intended change of a definition, `kvad-check --print-golden` prints the new table. */
 #ifndef KVAD_TESTS_KERNELS_GOLDEN_H
 #define KVAD_TESTS_KERNELS_GOLDEN_H
 
