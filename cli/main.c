@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/outputs.h"
 #include "cli/pages.h"
 #include "cli/streams.h"
 #include "cli/suggest.h"
@@ -98,9 +99,11 @@ static int run_command(const struct cli_command *command, int argc, char **argv)
     }
     struct cli_settings settings;
     int status = cli_options_parse(command, argc, argv, &settings);
+    if (status == CLI_EXIT_OK) status = cli_outputs_check(&settings);
     if (status == CLI_EXIT_OK && settings.output && !command->has_own_output)
-        status = cli_redirect_output(settings.output);
+        status = cli_outputs_redirect(settings.output);
     if (status == CLI_EXIT_OK) status = command->run(&settings);
+    status = cli_outputs_finish(status);
     cli_settings_deinit(&settings);
     return status;
 }

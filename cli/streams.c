@@ -51,15 +51,6 @@ int cli_streams_finish(int status) {
     return status == CLI_EXIT_OK ? written : status;
 }
 
-int cli_redirect_output(const char *path) {
-    if (strcmp(path, "-") == 0) return CLI_EXIT_OK;
-    FILE *file = fopen(path, "wb");
-    bool ok = file && dup2(fileno(file), STDOUT_FILENO) != -1;
-    if (!ok) cli_say("cannot write %s: %s", path, strerror(errno));
-    if (file) fclose(file);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
-}
-
 static int read_all(FILE *file, const char *name, struct cli_text *text) {
     char block[READ_BYTES];
     /* No read after the end: on a terminal it would wait for a second Ctrl-D. */

@@ -12,9 +12,6 @@ void cli_streams_init(void);
 /** Flush stdout; a result that did not arrive is a failure. Returns the exit code. */
 int cli_streams_finish(int status);
 
-/** Let stdout write to the file `path` ("-" leaves it); returns an exit code. */
-int cli_redirect_output(const char *path);
-
 /** Let all that was written arrive; says on stderr, once, why it did not. Returns an exit code. */
 int cli_flush_output(void);
 
