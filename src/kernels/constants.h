@@ -1,4 +1,5 @@
-/* The constants of exp, Phi and tanh, shared by every level. Derivation: docs/numerics.md. */
+/* The constants of exp, Phi, tanh and quantising, shared by every level. Derivation:
+ * docs/numerics.md. */
 #ifndef KVAD_KERNELS_CONSTANTS_H
 #define KVAD_KERNELS_CONSTANTS_H
 
@@ -47,5 +48,8 @@
 #define PHI_T6  (-0x1.08386ap-10f)
 #define PHI_T7  (-0x1.4b7f8ep-12f)
 #define PHI_T8  0x1.51ba1cp-13f
+
+/* Quantised activations: a group below 2^-100 is zero. (Its scale might be subnormal.) */
+#define QUANT_SMALLEST 0x1p-100f
 
 #endif

@@ -3,6 +3,7 @@
 #define ISA(name) kvad_##name##_avx2
 #include "kernels/body/common.h"
 #include "kernels/simd/quant_avx2.h"
+#include "kernels/simd/quantise_avx2.h"
 
 /* 16 registers: 12 integer sums, 2 for weights, 1 input, 1 constant; the float sums wait in
  * memory. */
@@ -12,8 +13,10 @@
 #define QUANT_MAX_PANELS 1
 #define QUANT_MANY(X)    X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 #include "kernels/body/linear_quant.inc"
+#include "kernels/body/quantise_row.inc"
 
 void kvad_kernels_avx2_quant(struct kvad_kernels *kernels) {
     kernels->linear_q8 = ISA(linear_q8);
     kernels->linear_q4 = ISA(linear_q4);
+    kernels->quantise_row = ISA(quantise_row);
 }
