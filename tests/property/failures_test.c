@@ -1,4 +1,6 @@
 /* A step that fails, for whatever cause and wherever, changes nothing and can be repeated. */
+#include <math.h> /* NAN alone */
+
 #include "bits.h"
 #include "reference.h"
 #include "test.h"
@@ -38,7 +40,7 @@ static void assert_unchanged(const struct world *w, const char *where) {
 static void open_world(struct world *w, const struct kvad_engine_options *options) {
     *w = (struct world){.texts[0] = reference_create(&tiny_odd, 48)};
     for (size_t i = 1; i < N_TEXTS; i++)
-        w->texts[i] = reference_more(w->texts[0], 48, i);
+        w->texts[i] = reference_more(w->texts[0], 48, 100 + i); /* other tokens than the first */
     struct kvad_engine_options o = *options;
     o.n_sequences = N_TEXTS;
     w->engine = open_engine(w->texts[0]->model, &o);
@@ -251,6 +253,45 @@ static void test_an_interrupt_before_a_step_cancels_exactly_one(void **state) {
     close_world(&w);
 }
 
+/* ---------------------------------------------------------------- numbers */
+
+/* Stands in for the norm kernel: the result for one row of the embedding is no number. */
+static struct {
+    const float *row; /* [d_model] */
+    kvad_layer_norm_fn *layer_norm;
+} spoiler;
+
+static void norm_and_spoil(float *y, const float *x, const float *weight, const float *bias,
+                           size_t n, float eps) {
+    bool is_row = memcmp(x, spoiler.row, n * sizeof *x) == 0;
+    spoiler.layer_norm(y, x, weight, bias, n, eps);
+    if (is_row) y[0] = NAN;
+}
+
+/* Whichever token of whichever text it is, and in whichever slice of the step. */
+static void test_a_number_that_is_not_finite_is_blamed_on_its_own_text(void **state) {
+    (void)state;
+    for (uint32_t n_batch = 1; n_batch <= 9; n_batch++) {
+        struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
+        options.n_batch_tokens = n_batch;
+        struct world w;
+        open_world(&w, &options);
+        spoiler.layer_norm = w.engine->kernels.layer_norm;
+        for (size_t i = 0; i < 3 * N_TEXTS; i++) {
+            size_t text = i / 3, position = w.lengths[text] + i % 3;
+            const char *where = label("slices of %u, text %zu", n_batch, text);
+            spoiler.row = w.texts[text]->hidden + position * w.texts[0]->tiny->description.d_model;
+            w.engine->kernels.layer_norm = norm_and_spoil;
+            plan(&w, 3);
+            expect(&w, KVAD_ERR_NOT_FINITE, "position", where);
+            w.engine->kernels.layer_norm = spoiler.layer_norm;
+            assert_int_equal(w.engine->failed_item, text);
+            retry(&w, 3, where);
+        }
+        close_world(&w);
+    }
+}
+
 /* ---------------------------------------------------------------- memory */
 
 /* Only `grow` allocates in a step. Any of its allocations may fail, on the way forward and back. */
@@ -294,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_a_step_without_blocks_changes_nothing_and_works_with_them),
         cmocka_unit_test(test_an_interrupt_anywhere_in_a_step_changes_nothing),
         cmocka_unit_test(test_an_interrupt_before_a_step_cancels_exactly_one),
+        cmocka_unit_test(test_a_number_that_is_not_finite_is_blamed_on_its_own_text),
         cmocka_unit_test(test_growing_without_memory_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, release_test_threads);
