@@ -4,6 +4,7 @@
 
 #include "bits.h"
 #include "engine/pin.h"
+#include "engine/request.h"
 #include "requests.h"
 #include "test.h"
 #include "tiny_model.h"
@@ -132,6 +133,22 @@ static void test_any_beginning_of_a_cached_text_is_found_at_any_token(void **sta
     assert_int_equal(check_request(engine, world.tokens, 60, 1, NULL).n_cached_tokens, 48);
     assert_int_equal(check_request(engine, world.tokens, 60, 1, NULL).n_cached_tokens, 48);
     close_engine(&engine);
+}
+
+/* What a request computes after the blocks that it found is there for the next one. */
+static void test_a_request_that_began_with_a_hit_leaves_its_later_blocks_too(void **state) {
+    (void)state;
+    for (size_t n_first = B; n_first <= 2 * B; n_first += B) {
+        struct kvad_engine_options options = options_for(1);
+        struct kvad_engine *engine = open_engine(world.model, &options);
+        struct kvad_request_info info = check_request(engine, world.tokens, n_first, 1, NULL);
+        assert_int_equal(info.n_cached_tokens, 0);
+        info = check_request(engine, world.tokens, 3 * B + 2, 1, NULL);
+        assert_int_equal(info.n_cached_tokens, n_first);
+        info = check_request(engine, world.tokens, 3 * B + 2, 1, NULL);
+        assert_int_equal(info.n_cached_tokens, 3 * B);
+        close_engine(&engine);
+    }
 }
 
 /* bugs.md SHARE-7, SHARE-19, SHARE-21 */
@@ -355,6 +372,46 @@ static void test_waiting_requests_go_on_when_the_one_they_wait_for_is_gone(void 
     }
 }
 
+/* The first two prompts have 16 tokens in common, the last two 48: the third waits for the second,
+ * which waits for the first. When that one goes, the second must not wait for the third in turn. */
+static void test_a_chain_of_waiting_requests_never_closes_to_a_ring(void **state) {
+    (void)state;
+    for (size_t n_steps = 1; n_steps < 4; n_steps++) {
+        struct kvad_engine_options options = options_for(3);
+        options.n_batch_tokens = 4; /* the common part takes four steps */
+        struct kvad_engine *engine = open_engine(world.model, &options);
+        struct kvad_request *requests[3];
+        struct outcome got[3], wanted;
+        int32_t prompts[3][50];
+        for (size_t i = 0; i < 3; i++) {
+            memcpy(prompts[i], world.tokens, sizeof prompts[i]);
+            if (i > 0) memcpy(prompts[i] + 16, world.tokens + 300, 34 * sizeof *prompts[i]);
+            prompts[i][49] = (int32_t)i;
+            outcome_init(&got[i], N_VOCAB);
+            struct kvad_request_options request = greedy_options(prompts[i], 50, 4);
+            requests[i] = submit(engine, &request, &got[i]);
+        }
+        for (size_t i = 0; i < n_steps; i++)
+            step_engine(engine);
+        assert_ptr_equal(requests[1]->waits_for, requests[0]);
+        assert_ptr_equal(requests[2]->waits_for, requests[1]);
+        kvad_request_cancel(requests[0]);
+        for (size_t i = 0; step_engine(engine) > 0; i++)
+            assert_true(i < 100);
+        for (size_t i = 0; i < 3; i++) {
+            assert_true(take_events(requests[i], &got[i]));
+            if (i > 0) {
+                expect_greedy(world.model, prompts[i], 50, 4, false, &wanted);
+                assert_same_outcome(&got[i], &wanted, label("%zu after %zu", i, n_steps));
+                outcome_free(&wanted);
+            }
+            kvad_request_destroy(&requests[i]);
+            outcome_free(&got[i]);
+        }
+        close_engine(&engine);
+    }
+}
+
 /* n samples of one prompt hold its blocks once, also the last one, which is not full. */
 static void test_samples_of_one_prompt_share_all_its_blocks(void **state) {
     (void)state;
@@ -449,6 +506,7 @@ int main(void) {
         cmocka_unit_test(test_the_same_prompt_again_gives_the_same_and_computes_its_last_token),
         cmocka_unit_test(test_hits_in_rounded_caches_have_the_bits_of_a_cold_run),
         cmocka_unit_test(test_any_beginning_of_a_cached_text_is_found_at_any_token),
+        cmocka_unit_test(test_a_request_that_began_with_a_hit_leaves_its_later_blocks_too),
         cmocka_unit_test(test_evicted_prompts_are_computed_again),
         cmocka_unit_test(test_salts_keep_tenants_apart_and_let_each_reuse_its_own),
         cmocka_unit_test(test_sharing_can_be_switched_off_for_an_engine_and_for_a_request),
@@ -457,6 +515,7 @@ int main(void) {
         cmocka_unit_test(test_pins_give_way_before_a_request_fails),
         cmocka_unit_test(test_a_beginning_that_is_still_being_computed_is_computed_once),
         cmocka_unit_test(test_waiting_requests_go_on_when_the_one_they_wait_for_is_gone),
+        cmocka_unit_test(test_a_chain_of_waiting_requests_never_closes_to_a_ring),
         cmocka_unit_test(test_samples_of_one_prompt_share_all_its_blocks),
         cmocka_unit_test(test_the_bytes_of_all_owners_add_up_to_what_was_allocated),
     };
