@@ -219,6 +219,30 @@ static void test_min_p_compares_with_the_best(void **state) {
     ASSERT_SURVIVORS(p, 4, 1);
 }
 
+/* Probabilities 1/2, 1/4, 1/8, 1/8, exact in binary: the entropy is 1.75 bits, so the second token
+ * is the most typical and the first comes next. */
+static void test_sum_equal_to_typical_p_ends_it(void **state) {
+    (void)state;
+    const float logits[] = {0, -1, -2, -2};
+    struct kvad_sampler_options options = neutral();
+    options.temperature = 1.4426950408889634; /* 1 / ln 2: a logit less halves it */
+    double p[4];
+    probabilities_of(&options, logits, 4, p);
+    assert_true(p[0] == 0.5 && p[1] == 0.25 && p[2] == 0.125 && p[3] == 0.125);
+    options.typical_p = 0.25;
+    probabilities_of(&options, logits, 4, p);
+    ASSERT_SURVIVORS(p, 4, 1);
+    options.typical_p = nextafter(0.25, 1);
+    probabilities_of(&options, logits, 4, p);
+    ASSERT_SURVIVORS(p, 4, 0, 1);
+    options.typical_p = 0.75;
+    probabilities_of(&options, logits, 4, p);
+    ASSERT_SURVIVORS(p, 4, 0, 1);
+    options.typical_p = nextafter(0.75, 1);
+    probabilities_of(&options, logits, 4, p);
+    ASSERT_SURVIVORS(p, 4, 0, 1, 2, 3);
+}
+
 static void test_typical_may_drop_the_best_but_never_all(void **state) {
     (void)state;
     /* One token of .4 among 60 of .01: entropy about 3.13, surprise .92 and 4.6. */
@@ -326,6 +350,7 @@ int main(void) {
         cmocka_unit_test(test_top_k_one_with_any_top_p_is_greedy),
         cmocka_unit_test(test_filters_renormalise_what_is_left),
         cmocka_unit_test(test_min_p_compares_with_the_best),
+        cmocka_unit_test(test_sum_equal_to_typical_p_ends_it),
         cmocka_unit_test(test_typical_may_drop_the_best_but_never_all),
         cmocka_unit_test(test_ids_from_n_tokens_on_are_never_sampled),
         cmocka_unit_test(test_minus_infinity_is_exactly_zero),
