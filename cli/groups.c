@@ -111,8 +111,8 @@ const struct cli_choice cli_block_choices[] = {
 };
 /* The value is an index into this list. */
 const struct cli_choice cli_cpu_choices[] = {
-    {"auto", 0},   {"baseline", 1},    {"portable", 2}, {"avx2", 3},
-    {"avx512", 4}, {"avx512-vnni", 5}, {"neon", 6},     {0},
+    {"auto", 0},        {"baseline", 1}, {"portable", 2},     {"avx2", 3}, {"avx512", 4},
+    {"avx512-vnni", 5}, {"neon", 6},     {"neon-dotprod", 7}, {0},
 };
 
 static const struct cli_option engine_options[] = {

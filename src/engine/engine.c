@@ -70,7 +70,7 @@ static enum kvad_status pick_kernels(struct kvad_engine *e, const char *cpu,
     if (cpu && !kvad_cpu_level_from_name(cpu, &level))
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
                          "cpu level \"%s\" is unknown: baseline, portable, avx2, avx512, "
-                         "avx512-vnni or neon",
+                         "avx512-vnni, neon or neon-dotprod",
                          cpu);
     if (!kvad_cpu_level_supported(level))
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "this CPU cannot run level \"%s\"; best is %s",

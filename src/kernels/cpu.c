@@ -11,6 +11,7 @@ static const char *const level_names[KVAD_CPU_LEVEL_COUNT] = {
     [KVAD_CPU_AVX512] = "avx512",
     [KVAD_CPU_AVX512_VNNI] = "avx512-vnni",
     [KVAD_CPU_NEON] = "neon",
+    [KVAD_CPU_NEON_DOTPROD] = "neon-dotprod",
 };
 
 const char *kvad_cpu_level_name(enum kvad_cpu_level level) {
@@ -59,9 +60,22 @@ static unsigned detect_levels(void) {
 
 #elif defined(__aarch64__)
 
+#if defined(__linux__)
+#include <sys/auxv.h>
+static bool has_dotprod(void) {
+    enum { ASIMDDP = 1 << 20 }; /* HWCAP_ASIMDDP; older headers do not name it */
+    return getauxval(AT_HWCAP) & ASIMDDP;
+}
+#else
+static bool has_dotprod(void) {
+    return false;
+}
+#endif
+
 /* Advanced SIMD and fma are part of every aarch64 CPU. */
 static unsigned detect_levels(void) {
-    return 1u << KVAD_CPU_BASELINE | 1u << KVAD_CPU_PORTABLE | 1u << KVAD_CPU_NEON;
+    unsigned levels = 1u << KVAD_CPU_BASELINE | 1u << KVAD_CPU_PORTABLE | 1u << KVAD_CPU_NEON;
+    return has_dotprod() ? levels | 1u << KVAD_CPU_NEON_DOTPROD : levels;
 }
 
 #else
@@ -103,7 +117,11 @@ void kvad_kernels_pick(struct kvad_kernels *kernels, enum kvad_cpu_level level) 
     }
     if (level >= KVAD_CPU_AVX512_VNNI) kvad_kernels_avx512_vnni(kernels);
 #elif defined(__aarch64__)
-    if (level == KVAD_CPU_NEON) kvad_kernels_neon(kernels);
+    if (level >= KVAD_CPU_NEON) {
+        kvad_kernels_neon(kernels);
+        kvad_kernels_neon_quant(kernels);
+    }
+    if (level >= KVAD_CPU_NEON_DOTPROD) kvad_kernels_neon_dotprod(kernels);
 #endif
     kernels->isa = kvad_cpu_level_name(level);
 }

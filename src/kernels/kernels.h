@@ -179,6 +179,7 @@ enum kvad_cpu_level {
     KVAD_CPU_AVX512,   /* F, BW, VL, DQ */
     KVAD_CPU_AVX512_VNNI, /* the same, with integer dot products for q8 and q4 */
     KVAD_CPU_NEON,
+    KVAD_CPU_NEON_DOTPROD, /* the same, with integer dot products for q8 and q4 */
     KVAD_CPU_LEVEL_COUNT
 };
 

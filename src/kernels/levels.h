@@ -15,6 +15,8 @@ void kvad_kernels_avx512_quant(struct kvad_kernels *kernels);
 void kvad_kernels_avx512_vnni(struct kvad_kernels *kernels);
 #elif defined(__aarch64__)
 void kvad_kernels_neon(struct kvad_kernels *kernels);
+void kvad_kernels_neon_quant(struct kvad_kernels *kernels);
+void kvad_kernels_neon_dotprod(struct kvad_kernels *kernels);
 #endif
 
 #endif

@@ -21,7 +21,8 @@ const struct ceiling_ops *ceiling_ops_of(enum kvad_cpu_level level) {
     case KVAD_CPU_AVX512_VNNI: return &ceiling_avx512_vnni;
 #elif defined(__aarch64__)
     case KVAD_CPU_PORTABLE:
-    case KVAD_CPU_NEON: return &ceiling_neon;
+    case KVAD_CPU_NEON:
+    case KVAD_CPU_NEON_DOTPROD: return &ceiling_neon;
 #endif
     default: return &ceiling_plain;
     }

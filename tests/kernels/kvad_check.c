@@ -14,7 +14,7 @@ static const char usage[] =
     "Compares the kernels of each CPU level with the portable definition, bit by bit.\n"
     "  --seed N         values of the cases (default: from the clock; printed)\n"
     "  --level NAME     only this level (baseline, portable, avx2, avx512,\n"
-    "                   avx512-vnni, neon)\n"
+    "                   avx512-vnni, neon, neon-dotprod)\n"
     "  --op NAME        only this operation\n"
     "  --quick          few floats in the accuracy of the functions (for emulators)\n"
     "  --exhaustive     accuracy of the functions at every float of 2^-27 to 128 (minutes)\n"
@@ -85,9 +85,9 @@ static void check_level(struct check *c, const struct options *o, const struct k
 /* Levels of other architectures are not worth a line. */
 static bool belongs_to_this_architecture(enum kvad_cpu_level level) {
 #if defined(__x86_64__)
-    return level != KVAD_CPU_NEON;
+    return level < KVAD_CPU_NEON;
 #elif defined(__aarch64__)
-    return level <= KVAD_CPU_PORTABLE || level == KVAD_CPU_NEON;
+    return level <= KVAD_CPU_PORTABLE || level >= KVAD_CPU_NEON;
 #else
     return level <= KVAD_CPU_PORTABLE;
 #endif
