@@ -29,6 +29,13 @@ size_t kvad_panel_bytes(enum kvad_weight_type type, size_t k) {
     return k * KVAD_PANEL * sizeof(float);
 }
 
+/* 1 / scale, and 0 where that or the scale is not finite, or the scale 0: its quants are 0 then, and
+ * so is a scale as small as that in f16. */
+static float inverse_of(float scale) {
+    float inverse = scale != 0 ? 1.0f / scale : 0.0f;
+    return inverse >= -FLT_MAX && inverse <= FLT_MAX ? inverse : 0.0f;
+}
+
 /* Round half away from zero, for |x| < 2^22. */
 static int round_half_away(float x) {
     int toward_zero = (int)x;
@@ -61,10 +68,10 @@ static void convert_q8(unsigned char *scales, unsigned char *quants, const float
         max = max != max || magnitude <= max ? max : magnitude;
     }
     float scale = max / 127.0f;
-    float inverse = scale > 0 && scale <= FLT_MAX ? 1.0f / scale : 0.0f;
+    float inverse = inverse_of(scale);
     put_scale(scales + 2 * j, scale);
     for (size_t i = 0; i < KVAD_GROUP; i++) {
-        int q = i < n && inverse > 0 ? round_half_away(x[i * KVAD_PANEL] * inverse) : 0;
+        int q = i < n && inverse != 0 ? round_half_away(x[i * KVAD_PANEL] * inverse) : 0;
         quants[(i / 4 * KVAD_PANEL + j) * 4 + i % 4] = (unsigned char)(q + 128);
     }
 }
@@ -82,7 +89,7 @@ static void convert_q4(unsigned char *scales, unsigned char *quants, const float
         }
     }
     float scale = extreme / -8.0f;
-    float inverse = max > 0 && max <= FLT_MAX ? 1.0f / scale : 0.0f;
+    float inverse = inverse_of(scale);
     put_scale(scales + 2 * j, scale);
     for (size_t i = 0; i < KVAD_GROUP; i++) {
         float shifted = i < n ? x[i * KVAD_PANEL] * inverse + 8.5f : 8.5f;

@@ -44,6 +44,11 @@ static void test_pick_names_the_level_and_fills_every_field(void **state) {
     FOR_EACH_LEVEL(kernels) {
         assert_string_equal(kernels.isa, kvad_cpu_level_name((enum kvad_cpu_level)level_));
         assert_non_null(kernels.linear_f32);
+        assert_non_null(kernels.linear_bf16);
+        assert_non_null(kernels.linear_f16);
+        assert_non_null(kernels.linear_q8);
+        assert_non_null(kernels.linear_q4);
+        assert_non_null(kernels.quantise_row);
         assert_non_null(kernels.layer_norm);
         assert_non_null(kernels.add);
         assert_non_null(kernels.scale);
