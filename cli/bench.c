@@ -177,6 +177,7 @@ static int measure(struct benching *benching, struct kvad_bench_result *result) 
         .batches = list_of(&s->batches, s->quick ? USUAL(1, 4) : USUAL(1, 2, 4, 8, 16, 32)),
         .n_rounds = (unsigned)s->n_rounds,
         .sample_seconds = s->quick ? 0.002 : 0.05,
+        .ceiling_seconds = s->quick ? 0.01 : 0.05,
         .n_threads = (unsigned)s->n_threads,
         .cpu = cli_cpu_name(s->cpu),
         .block_tokens = (uint32_t)s->block_tokens,

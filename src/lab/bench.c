@@ -301,7 +301,7 @@ static enum kvad_status run_weights(struct bench_run *run, enum kvad_weight_type
     KVAD_TRY(level_of(run, &level, err));
     KVAD_TRY(open_model(run, weights, err));
     kvad_ceiling_init(&run->ceiling, level, run->threads, run->model->area, run->model->area_bytes,
-                      o->sample_seconds);
+                      o->ceiling_seconds);
     run->n_read = run->n_fma = run->n_dot = 0;
     for (size_t i = 0; i < o->kv.n && !run->result->is_void; i++)
         KVAD_TRY(run_kv(run, (enum kvad_kv_type)o->kv.items[i], err));

@@ -33,9 +33,10 @@ struct kvad_bench_options {
     struct kvad_bench_list batches;  /* numbers of sequences, each at the smallest context */
     unsigned n_rounds;               /* samples of each case, besides the warm-up */
     double sample_seconds;           /* shorter steps are repeated until a sample lasts this long */
-    unsigned n_threads;              /* 0: automatic */
-    const char *cpu;                 /* highest kernel level; NULL: the best */
-    uint32_t block_tokens;           /* 0: 16 */
+    double ceiling_seconds; /* the same for ceilings; well above what waking threads takes */
+    unsigned n_threads;     /* 0: automatic */
+    const char *cpu;        /* highest kernel level; NULL: the best */
+    uint32_t block_tokens;  /* 0: 16 */
     /* Called before every sample with what it is about and the part done, 0 to 1; false cancels
      * (KVAD_ERR_CANCELLED). May be NULL. */
     bool (*report)(void *user, const char *what, double done);

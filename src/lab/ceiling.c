@@ -1,7 +1,7 @@
 #include "lab/ceiling.h"
 
-#include <math.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -82,21 +82,24 @@ static double rate(const struct kvad_ceiling *ceiling, enum measure what, size_t
     return run.amount / seconds;
 }
 
-/* Repetitions for which a measurement lasts long enough: by the shortest of three runs, because one
- * that was interrupted would stop the search too early. */
+static double thread_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Repetitions for which a measurement lasts long enough, found by the calling thread alone and by
+ * the time that it computes: on a busy machine the time that it waits would end the search early. */
 static size_t enough(const struct kvad_ceiling *ceiling, enum measure what) {
     for (size_t n = 1;; n *= 2) {
-        double least = HUGE_VAL;
-        for (int i = 0; i < 3 && least >= ceiling->seconds / 2; i++) {
-            struct run run = {.ceiling = ceiling,
-                              .what = what,
-                              .bytes = ceiling->bytes,
-                              .n_times = n,
-                              .way = ceiling->way};
-            double seconds = timed(&run);
-            if (seconds < least) least = seconds;
-        }
-        if (least >= ceiling->seconds / 2 || n >= (size_t)1 << 40) return n;
+        struct run run = {.ceiling = ceiling,
+                          .what = what,
+                          .bytes = ceiling->bytes / kvad_threads_count(ceiling->threads),
+                          .n_times = n,
+                          .way = ceiling->way};
+        double start = thread_seconds();
+        run_worker(&run, 0, 1);
+        if (thread_seconds() - start >= ceiling->seconds / 2 || n >= (size_t)1 << 40) return n;
     }
 }
 

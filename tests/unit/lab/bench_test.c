@@ -62,6 +62,7 @@ static struct kvad_bench_options options_for(struct host *host) {
                                        .batches = {batches, 2, false},
                                        .n_rounds = 3,
                                        .sample_seconds = 1e-6,
+                                       .ceiling_seconds = 1e-6,
                                        .n_threads = 2,
                                        .report = report,
                                        .engine_in_use = engine_in_use};
