@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     NAIVE_SECONDS = 25, /* after that the naive run continues at the table's contexts alone */
@@ -109,6 +110,72 @@ static void print_table(struct run *naive, struct run *cached, size_t n_tokens,
     }
 }
 
+/* What both runs went through. */
+struct comparison {
+    size_t n_steps, n_compared, n_equal;
+};
+
+/* A sign of life on a terminal: without a cache the last tokens take long. */
+static void show_progress(size_t n, size_t n_tokens) {
+    if (!isatty(STDERR_FILENO)) return;
+    if (n < n_tokens)
+        fprintf(stderr, "\r  %zu of %zu tokens ", n, n_tokens);
+    else
+        fputs("\r                          \r", stderr);
+}
+
+/* Both runs, token by token; ids[0 .. n_prompt) are there, the others are filled in. */
+static struct comparison compare(struct run *naive, struct run *cached, int32_t *ids,
+                                 size_t n_prompt, size_t n_tokens,
+                                 const struct kvad_model_info *info) {
+    struct kvad_error err;
+    struct comparison result = {0};
+    for (size_t n = n_prompt; n <= n_tokens; n++, result.n_steps++) {
+        int line = line_of(n);
+        double fast = step(cached, ids, n);
+        if (line >= 0) cached->ms[line][n - contexts[line]] = fast;
+        if (line >= 0 || naive->total_ms < NAIVE_SECONDS * 1e3) {
+            check(kvad_sequence_truncate(naive->sequence, 0, &err), &err);
+            double slow = step(naive, ids, n);
+            if (line >= 0) naive->ms[line][n - contexts[line]] = slow;
+            result.n_compared++;
+            result.n_equal +=
+                memcmp(naive->logits, cached->logits, info->n_vocab * sizeof(float)) == 0;
+        }
+        ids[n] = best(cached->logits, info->n_tokens);
+        show_progress(n, n_tokens);
+    }
+    return result;
+}
+
+static void print_whole(const struct run *naive, const struct run *cached,
+                        const struct comparison *result, uint64_t bytes_per_token) {
+    struct kvad_engine_info engine;
+    kvad_engine_get_info(cached->engine, &engine);
+    printf("\n  whole run: naive %.2f s, cached %.2f s; cache %llu bytes a token, %.1f MiB at the "
+           "end\n",
+           naive->total_ms / 1e3, cached->total_ms / 1e3, (unsigned long long)bytes_per_token,
+           (double)engine.kv_bytes / (1024 * 1024));
+    if (result->n_compared < result->n_steps)
+        printf("  (after %d s the naive run went on at the contexts of the table alone)\n",
+               NAIVE_SECONDS);
+    printf("  logits of %zu of %zu steps compared byte by byte: %s\n", result->n_compared,
+           result->n_steps,
+           result->n_equal == result->n_compared ? "every one the same" : "DIFFERENT");
+}
+
+/* Ids of the prompt; without a tokenizer, id 0. */
+static size_t make_prompt(struct kvad_model *model, int32_t *ids, size_t capacity) {
+    static const char prompt[] = "ROMEO:";
+    struct kvad_error err;
+    size_t n = 0;
+    struct kvad_tokenizer *tokenizer = kvad_model_tokenizer(model);
+    if (tokenizer)
+        check(kvad_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, ids, capacity, &n, &err),
+              &err);
+    return n && n <= capacity ? n : 1;
+}
+
 int main(int argc, char **argv) {
     struct kvad_error err;
     struct kvad_model *model = NULL;
@@ -116,18 +183,11 @@ int main(int argc, char **argv) {
     check(kvad_model_load(argc > 1 ? argv[1] : "models/shakespeare-char", NULL, &model, &err),
           &err);
     kvad_model_get_info(model, &info);
-    size_t n_tokens = argc > 2 ? strtoul(argv[2], NULL, 10) : 1004, n_prompt = 0;
+    size_t n_tokens = argc > 2 ? strtoul(argv[2], NULL, 10) : 1004;
     if (n_tokens > info.n_ctx) n_tokens = info.n_ctx;
-
     int32_t *ids = calloc(n_tokens + 1, sizeof *ids);
     if (!ids) return 1;
-    const char *prompt = "ROMEO:";
-    struct kvad_tokenizer *tokenizer = kvad_model_tokenizer(model);
-    if (tokenizer)
-        check(kvad_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, ids, n_tokens, &n_prompt,
-                                    &err),
-              &err);
-    if (n_prompt == 0) n_prompt = 1; /* id 0 */
+    size_t n_prompt = make_prompt(model, ids, n_tokens);
 
     struct run naive = {0}, cached = {0};
     open_run(&naive, model, KVAD_CACHE_NONE, info.n_vocab);
@@ -136,33 +196,12 @@ int main(int argc, char **argv) {
     kvad_engine_get_info(cached.engine, &engine);
     printf("\nThe same %zu tokens without and with a KV cache (%s kernels, %u threads)\n", n_tokens,
            engine.cpu, engine.n_threads);
-
-    size_t n_compared = 0, n_equal = 0, n_steps = 0;
-    for (size_t n = n_prompt; n <= n_tokens; n++, n_steps++) {
-        int line = line_of(n);
-        double fast = step(&cached, ids, n);
-        if (line >= 0) cached.ms[line][n - contexts[line]] = fast;
-        if (line >= 0 || naive.total_ms < NAIVE_SECONDS * 1e3) {
-            check(kvad_sequence_truncate(naive.sequence, 0, &err), &err);
-            double slow = step(&naive, ids, n);
-            if (line >= 0) naive.ms[line][n - contexts[line]] = slow;
-            n_compared++;
-            n_equal += memcmp(naive.logits, cached.logits, info.n_vocab * sizeof(float)) == 0;
-        }
-        ids[n] = best(cached.logits, info.n_tokens);
-    }
+    struct comparison result = compare(&naive, &cached, ids, n_prompt, n_tokens, &info);
     print_table(&naive, &cached, n_tokens, info.kv_bytes_per_token);
-    kvad_engine_get_info(cached.engine, &engine);
-    printf("\n  whole run: naive %.2f s%s, cached %.2f s; cache %llu bytes a token, %.1f MiB at "
-           "the end\n",
-           naive.total_ms / 1e3, n_compared < n_steps ? " (not all steps)" : "",
-           cached.total_ms / 1e3, (unsigned long long)info.kv_bytes_per_token,
-           (double)engine.kv_bytes / (1024 * 1024));
-    printf("  logits of %zu of %zu steps compared byte by byte: %s\n", n_compared, n_steps,
-           n_equal == n_compared ? "every one the same" : "DIFFERENT");
+    print_whole(&naive, &cached, &result, info.kv_bytes_per_token);
     close_run(&naive);
     close_run(&cached);
     free(ids);
     kvad_model_release(&model);
-    return n_equal == n_compared ? 0 : 1;
+    return result.n_equal == result.n_compared ? 0 : 1;
 }
