@@ -3,6 +3,7 @@
  * thread. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "ceiling.h"
@@ -14,14 +15,18 @@ enum {
     HEAD_DIM = 64,
     VOCABULARY_PANELS = 3142, /* 50257 outputs: 154 MB of weights, more than a cache */
     N_ROWS = 512,
+    N_SEQUENCES = 16,
+    AREA = VOCABULARY_PANELS * KVAD_PANEL * D_MODEL * 4, /* bytes of weights */
     N_ROUNDS = 9,
     N_CHUNKS = VOCABULARY_PANELS * KVAD_PANEL * D_MODEL / (2 * KVAD_CHUNK * HEAD_DIM)
 };
 
 struct bench {
     const struct kvad_kernels *kernels;
-    float *weights; /* [VOCABULARY_PANELS][D_MODEL][16]; also read as K and V */
-    float *x, *y;   /* [N_ROWS][D_FF] and room for one row of logits */
+    float *weights;       /* [VOCABULARY_PANELS][D_MODEL][16]; also read as K and V */
+    uint16_t *narrow;     /* AREA bytes of weights of the other types: halves of ordinary size */
+    float *x, *y;         /* [N_ROWS][D_FF] and room for one row of logits */
+    unsigned char *quant; /* [N_ROWS] quantised rows of D_MODEL inputs */
     ceiling_read_fn *read;
     ceiling_fma_fn *fma;
     volatile float sink;
@@ -70,6 +75,46 @@ static struct work run_prefill_qkv(struct bench *b) {
 }
 static struct work run_prefill_down(struct bench *b) {
     return run_linear(b, N_ROWS, D_FF, D_MODEL / KVAD_PANEL);
+}
+
+/* Weights of another type: as many panels as fill the area, or those of qkv. */
+static struct work run_narrow(struct bench *b, enum kvad_weight_type type, size_t n_rows,
+                              bool is_qkv) {
+    const struct kvad_kernels *k = b->kernels;
+    size_t panel_bytes = kvad_panel_bytes(type, D_MODEL), row_bytes = kvad_quant_row_bytes(D_MODEL);
+    size_t n_panels = is_qkv ? 3 * D_MODEL / KVAD_PANEL : AREA / panel_bytes;
+    size_t n = n_panels * KVAD_PANEL, y_stride = is_qkv || n_rows == 1 ? n : D_MODEL;
+    /* Many rows of a whole area overlap in y: no room for them is needed. */
+    if (type == KVAD_WEIGHTS_BF16 || type == KVAD_WEIGHTS_F16)
+        (type == KVAD_WEIGHTS_BF16 ? k->linear_bf16 : k->linear_f16)(
+            &(struct kvad_linear_half_args){b->y, y_stride, b->x, D_MODEL, n_rows, D_MODEL,
+                                            b->narrow, n_panels, NULL});
+    else
+        (type == KVAD_WEIGHTS_Q8 ? k->linear_q8 : k->linear_q4)(
+            &(struct kvad_linear_quant_args){b->y, y_stride, b->quant, row_bytes, n_rows, D_MODEL,
+                                             (unsigned char *)b->narrow, n_panels, NULL});
+    return (struct work){.bytes = (double)(n_panels * panel_bytes),
+                         .flops = 2.0 * (double)n * D_MODEL * (double)n_rows};
+}
+#define NARROW_TYPES(X) X(bf16, BF16) X(f16, F16) X(q8, Q8) X(q4, Q4)
+#define DEFINE_NARROW(name, type)                                                                  \
+    static struct work run_decode_##name(struct bench *b) {                                        \
+        return run_narrow(b, KVAD_WEIGHTS_##type, 1, false);                                       \
+    }                                                                                              \
+    static struct work run_batch_##name(struct bench *b) {                                         \
+        return run_narrow(b, KVAD_WEIGHTS_##type, N_SEQUENCES, false);                             \
+    }                                                                                              \
+    static struct work run_prefill_##name(struct bench *b) {                                       \
+        return run_narrow(b, KVAD_WEIGHTS_##type, N_ROWS, true);                                   \
+    }
+NARROW_TYPES(DEFINE_NARROW)
+#undef DEFINE_NARROW
+
+static struct work run_quantise_row(struct bench *b) {
+    for (size_t r = 0; r < N_ROWS; r++)
+        b->kernels->quantise_row(b->quant + r * kvad_quant_row_bytes(D_MODEL), b->x + r * D_MODEL,
+                                 D_MODEL);
+    return (struct work){.elements = (double)N_ROWS * D_MODEL};
 }
 
 /* One chunk of one head, its tokens in blocks of 16. */
@@ -190,6 +235,13 @@ static void run_items(struct bench *b) {
         {.name = "batch 4x768x50272", .limit = LIMIT_BYTES, .run = run_batch_4},
         {.name = "prefill 512x768x2304", .limit = LIMIT_FLOPS, .run = run_prefill_qkv},
         {.name = "prefill 512x3072x768", .limit = LIMIT_FLOPS, .run = run_prefill_down},
+#define ITEM(field, type)                                                                          \
+    {.name = "decode " #field, .limit = LIMIT_BYTES, .run = run_decode_##field},                   \
+        {.name = "batch 16 " #field, .limit = LIMIT_FLOPS, .run = run_batch_##field},              \
+        {.name = "prefill 512 " #field, .limit = LIMIT_FLOPS, .run = run_prefill_##field},
+        NARROW_TYPES(ITEM)
+#undef ITEM
+            {.name = "quantise_row", .limit = LIMIT_NONE, .run = run_quantise_row},
         {.name = "attention decode", .limit = LIMIT_BYTES, .run = run_attention_decode},
         {.name = "attention prefill", .limit = LIMIT_FLOPS, .run = run_attention_prefill},
         {.name = "layer_norm", .limit = LIMIT_NONE, .run = run_layer_norm},
@@ -207,15 +259,29 @@ static void run_items(struct bench *b) {
         print_item(&items[i]);
 }
 
+/* In huge pages, as the engine asks for them: 4 KiB pages cost a quarter of the read bandwidth. */
 static float *new_values(size_t n) {
-    float *values = aligned_alloc(64, n * sizeof *values);
+    const size_t huge = (size_t)2 << 20;
+    size_t bytes = (n * sizeof(float) + huge - 1) / huge * huge;
+    float *values = aligned_alloc(huge, bytes);
     if (!values) {
         perror("bench");
         exit(2);
     }
+#if defined(MADV_HUGEPAGE)
+    madvise(values, bytes, MADV_HUGEPAGE);
+#endif
     for (size_t i = 0; i < n; i++)
         values[i] = (float)(i * 2654435761u % 2001) * 1e-3f - 1.0f;
     return values;
+}
+
+/* From 2^-4 to 2^-3 as f16, small as bf16, any quants. */
+static uint16_t *new_halves(size_t n) {
+    uint16_t *halves = (uint16_t *)(void *)new_values(n / 2);
+    for (size_t i = 0; i < n; i++)
+        halves[i] = (uint16_t)((i * 2654435761u >> 9 & 0x83ffu) | 0x2c00u);
+    return halves;
 }
 
 void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level) {
@@ -234,8 +300,13 @@ void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level
     b.weights = new_values((size_t)VOCABULARY_PANELS * KVAD_PANEL * D_MODEL);
     b.x = new_values((size_t)N_ROWS * D_FF);
     b.y = new_values((size_t)N_ROWS * D_FF);
+    b.narrow = new_halves(AREA / sizeof *b.narrow);
+    b.quant = (unsigned char *)new_values(N_ROWS * kvad_quant_row_bytes(D_MODEL) / sizeof(float));
+    run_quantise_row(&b);
     run_items(&b);
     free(b.weights);
     free(b.x);
     free(b.y);
+    free(b.narrow);
+    free(b.quant);
 }
