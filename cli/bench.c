@@ -57,7 +57,7 @@ static const struct cli_option bench_options[] = {
      .value = "LIST",
      .choices = cli_weights_choices,
      .known_as = "dtype type quant",
-     .help = "types of weights to compare (f32)"},
+     .help = "types of weights to compare (f32, or as the file is packed)"},
     {.name = "kv",
      .kind = CLI_CHOICES,
      .offset = CLI_AT(kv_types),
@@ -168,7 +168,7 @@ static int measure(struct benching *benching, struct kvad_bench_result *result) 
     struct kvad_bench_options options = {
         .open_model = open_model,
         .user = benching,
-        .weights = list_of(&s->weight_types, USUAL(KVAD_WEIGHTS_F32)),
+        .weights = list_of(&s->weight_types, USUAL(KVAD_WEIGHTS_AUTO)),
         .kv = list_of(&s->kv_types, USUAL(KVAD_KV_F32)),
         .policies = list_of(&s->policies, USUAL(KVAD_CACHE_NONE, KVAD_CACHE_GROW, KVAD_CACHE_STATIC,
                                                 KVAD_CACHE_PAGED)),

@@ -104,6 +104,13 @@ def test_models_of_files_are_measured(kvad, nano):
     assert run["model"]["n_ctx"] == 37 and {case["context"] for case in run["decode"]} == {16, 36}
 
 
+def test_a_packed_model_is_measured_as_it_is(kvad, nano, tmp_path):
+    kvad.text("pack", nano, "--weights", "q8", "-o", tmp_path / "packed")
+    run = kvad.json("bench", tmp_path / "packed", *QUICK, "--cache", "paged")
+    assert {case["weights"] for case in run["decode"]} == {"q8"}
+    assert kvad("bench", tmp_path / "packed", *QUICK, "--weights", "f32").returncode != 0
+
+
 def test_bytes_and_operations_are_the_formulas(kvad):
     """tiny: 2 layers of 64, 4 heads, 301 ids (19 panels of 16), a feed-forward part of 256."""
     run = kvad.json("bench", "--synthetic", "tiny", *QUICK, "--contexts", "10", "--cache", "paged", "--prefill", "")
