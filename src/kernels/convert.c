@@ -29,8 +29,8 @@ size_t kvad_panel_bytes(enum kvad_weight_type type, size_t k) {
     return k * KVAD_PANEL * sizeof(float);
 }
 
-/* 1 / scale, and 0 where that or the scale is not finite, or the scale 0: its quants are 0 then, and
- * so is a scale as small as that in f16. */
+/* 1 / scale, and 0 where that or the scale is not finite, or the scale 0: its quants are 0 then,
+ * and so is a scale as small as that in f16. */
 static float inverse_of(float scale) {
     float inverse = scale != 0 ? 1.0f / scale : 0.0f;
     return inverse >= -FLT_MAX && inverse <= FLT_MAX ? inverse : 0.0f;

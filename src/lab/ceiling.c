@@ -89,7 +89,8 @@ static double thread_seconds(void) {
 }
 
 /* Repetitions for which a measurement lasts long enough, found by the calling thread alone and by
- * the time that it computes: on a busy machine the time that it waits would end the search early. */
+ * the time that it computes: on a busy machine the time that it waits would end the search too
+ * soon. */
 static size_t enough(const struct kvad_ceiling *ceiling, enum measure what) {
     for (size_t n = 1;; n *= 2) {
         struct run run = {.ceiling = ceiling,
