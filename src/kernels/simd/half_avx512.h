@@ -7,12 +7,21 @@
 #include <stdint.h>
 
 /* VEC_WIDTH halves, exactly. */
-static inline vec vec_load_bf16(const uint16_t *p) {
-    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-}
 static inline vec vec_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* The 16 halves of a panel, exactly. */
+static inline void panel_load_bf16(vec out[1], const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline void panel_load_f16(vec out[1], const uint16_t *p) {
+    out[0] = vec_load_f16(p);
+}
+/* Sums in the order of panel_load_bf16() into that of the outputs. */
+static inline void panel_order_bf16(vec sum[1]) {
+    (void)sum;
 }
 
 #endif
