@@ -150,13 +150,16 @@ void check_linear_q4(struct check *c, kvad_linear_quant_fn *ref, kvad_linear_qua
     check_linear_quant(c, KVAD_WEIGHTS_Q4, ref, new_fn);
 }
 
-/* Values whose quotients fall on or beside halves of quants: ties and their neighbours. */
+/* Values whose quotients fall on or beside halves of quants: ties and their neighbours, where
+ * anything but a division rounds otherwise now and then. */
 static void make_ties(struct check *c, float *x, size_t n) {
+    float max = 0;
     for (size_t i = 0; i < n; i++) {
-        x[i] = ((float)check_random_below(c, 254) - 126.5f) * 0x1p-7f;
-        if (i % 3 == 0) x[i] = kvad_float_from_bits(kvad_bits_from_float(x[i]) + 1);
-        if (i % 3 == 1) x[i] = kvad_float_from_bits(kvad_bits_from_float(x[i]) - 1);
-        if (i % KVAD_GROUP == 0) x[i] = 127.0f * 0x1p-7f;
+        if (i % KVAD_GROUP == 0)
+            max = i % 64 ? 127.0f * 0x1p-7f : 1.5f + check_float(c, PATTERN_PLAIN);
+        float tie = ((float)check_random_below(c, 253) - 126.0f + 0.5f) * (max / 127.0f);
+        uint32_t bits = kvad_bits_from_float(tie) + (uint32_t)check_random_below(c, 3) - 1;
+        x[i] = i % KVAD_GROUP == 0 ? max : kvad_float_from_bits(bits);
     }
 }
 
