@@ -131,14 +131,16 @@ class HuggingFace:
         return out.logits[:, -1].argmax(dim=1)
 
     def step(self, new):
+        self.n_new = new.shape[1]
         return self.run(new)
 
     def keep(self):
-        self.length += 1
+        self.length += self.n_new
 
     def undo(self):
+        """A negative number is what to remove: all versions agree on that."""
         if self.length:
-            self.cache.crop(self.length)
+            self.cache.crop(-self.n_new)
         else:
             self.cache = self.cache_class()
 
