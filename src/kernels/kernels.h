@@ -107,33 +107,15 @@ struct kvad_attention_args {
     size_t o_stride;
     float *m; /* [n_rows] */
     float *l; /* [n_rows] */
+    /* NULL, or a scale of each token [tokens of the chunk], for caches of type Q8: its score is
+     * chain(q, k) * k_scale, and its value enters as fma(p * v_scale, v, o); l sums the plain p. */
+    const float *k_scales, *v_scales;
 };
 typedef void kvad_attention_chunk_fn(const struct kvad_attention_args *args);
 
-/* The same over a cache of other types (enum kvad_kv_type; K and V apart). 16-bit values are
- * widened exactly. Q8: the score of a token is chain(q, (float)k8) * k_scale, and its value enters
- * as fma(p * v_scale, (float)v8, o). */
-struct kvad_kv_typed_span {
-    const void *k;                    /* tiles [ceil(n_tokens / 16)][head_dim][16] of k_type */
-    const void *v;                    /* [n_tokens][head_dim] of v_type */
-    const float *k_scales, *v_scales; /* [n_tokens]; Q8 only */
-    size_t n_tokens;
-};
-struct kvad_attention_typed_args {
-    enum kvad_kv_type k_type, v_type;
-    const float *q;
-    size_t q_stride;
-    size_t n_rows;
-    size_t head_dim;
-    const struct kvad_kv_typed_span *spans;
-    size_t n_spans;
-    const uint32_t *visible;
-    float *o;
-    size_t o_stride;
-    float *m;
-    float *l;
-};
-typedef void kvad_attention_typed_fn(const struct kvad_attention_typed_args *args);
+/* out[i] = in[i] as a float, exactly: F16, BF16, or the int8 of Q8 without its scale (enum
+ * kvad_kv_type; not F32). */
+typedef void kvad_widen_fn(float *out, const void *in, enum kvad_kv_type type, size_t n);
 
 /* Fold the next chunk's (oc, mc, lc) into (o, *m, *l). */
 typedef void kvad_attention_merge_fn(float *o, float *m, float *l, const float *oc, float mc,
@@ -164,7 +146,7 @@ struct kvad_kernels {
     kvad_add_fn *add;
     kvad_scale_fn *scale;
     kvad_attention_chunk_fn *attention_chunk;
-    kvad_attention_typed_fn *attention_typed;
+    kvad_widen_fn *widen;
     kvad_attention_merge_fn *attention_merge;
     kvad_divide_fn *divide;
 #define KVAD_UNARY_FIELD(name, text) kvad_unary_fn *name;

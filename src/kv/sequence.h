@@ -24,6 +24,15 @@
 
 #include "kv/pool.h"
 
+/* Consecutive tokens of one kv head as a block holds them.
+ *   k tiles [ceil(n_tokens / 16)][head_dim][16] of the K type
+ *   v       [n_tokens][head_dim] of the V type */
+struct kvad_kv_typed_span {
+    const void *k, *v;
+    const float *k_scales, *v_scales; /* [n_tokens]; with Q8 only */
+    size_t n_tokens;                  /* a multiple of 16, except in the last span */
+};
+
 enum kvad_kv_source { KVAD_KV_PAGED, KVAD_KV_STATIC, KVAD_KV_GROW };
 
 struct kvad_kv_sequence {

@@ -50,7 +50,8 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     size_t n = f->n_group * FORWARD_TILE_ROWS, n_wide = n * head_dim;
     size_t n_normed = FORWARD_PRIVATE_ROWS * f->d_stride;
     size_t quant_bytes = FORWARD_PRIVATE_ROWS * f->quant_stride;
-    w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
+    size_t n_cache = f->n_wide ? 2 * (f->n_wide + KVAD_CHUNK) : 0;
+    w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n + n_cache) * sizeof(float);
     w->memory = kvad_alloc_zero(f->heap, w->bytes, 1);
     if (!w->memory) return kvad_fail_memory(err, "worker scratch", w->bytes);
     w->quant = w->memory; /* first, for its alignment */
@@ -63,6 +64,10 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     w->chunk_m = w->l + n;
     w->chunk_l = w->chunk_m + n;
     w->visible = (uint32_t *)(void *)(w->chunk_l + n);
+    w->wide_k = w->chunk_l + 2 * n;
+    w->wide_v = w->wide_k + f->n_wide;
+    w->k_scales = w->wide_v + f->n_wide;
+    w->v_scales = w->k_scales + KVAD_CHUNK;
     return KVAD_OK;
 }
 
@@ -119,11 +124,10 @@ static void set_split_sizes(struct kvad_forward *f) {
         f->n_chunk_floats = n_chunks * FORWARD_SPLIT_ROWS * d->n_heads * (d->head_dim + 2);
 }
 
-enum kvad_status kvad_forward_create(const struct kvad_model *model,
-                                     const struct kvad_kernels *kernels,
-                                     struct kvad_threads *threads, size_t n_rows, size_t n_items,
-                                     struct kvad_heap *heap, struct kvad_forward **out,
-                                     struct kvad_error *err) {
+enum kvad_status
+kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *kernels,
+                    struct kvad_threads *threads, const struct kvad_kv_shape *shape, size_t n_rows,
+                    struct kvad_heap *heap, struct kvad_forward **out, struct kvad_error *err) {
     struct kvad_forward *f = kvad_alloc_zero(heap, 1, sizeof *f);
     if (!f) return kvad_fail_memory(err, "forward pass", sizeof *f);
     *f = (struct kvad_forward){.model = model,
@@ -131,10 +135,11 @@ enum kvad_status kvad_forward_create(const struct kvad_model *model,
                                .threads = threads,
                                .heap = heap,
                                .max_rows = n_rows,
-                               .max_items = n_items,
                                .n_workers = kvad_threads_count(threads)};
     f->activation = activation_kernel(kernels, model->description.activation);
     set_sizes(f);
+    if (shape->k_type != KVAD_KV_F32 || shape->v_type != KVAD_KV_F32)
+        f->n_wide = KVAD_CHUNK * shape->head_dim;
     set_split_sizes(f);
     struct buffer list[N_BUFFERS];
     list_buffers(f, list);
@@ -323,7 +328,6 @@ static void run_worker(void *ctx, unsigned index, unsigned count) {
 static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *items,
                       size_t n_items) {
     f->items = items;
-    f->n_items = n_items;
     f->n_rows = f->n_tiles = f->n_wants = f->n_chunks = 0;
     f->stores_in_units = true;
     for (size_t i = 0; i < n_items; i++) {

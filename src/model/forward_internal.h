@@ -43,6 +43,8 @@ struct forward_worker {
     float *chunk_o;
     float *m, *l, *chunk_m, *chunk_l; /* [n_group * FORWARD_TILE_ROWS] */
     uint32_t *visible;
+    float *wide_k, *wide_v;     /* [n_wide] a chunk of another type, widened */
+    float *k_scales, *v_scales; /* [KVAD_CHUNK] its scales, side by side */
     /* First row found not finite: layer n_layers is the head. */
     bool is_bad;
     uint32_t bad_layer, bad_row;
@@ -57,12 +59,13 @@ struct kvad_forward {
     struct kvad_threads *threads;
     struct kvad_heap *heap;
     kvad_unary_fn *activation; /* NULL: linear */
-    size_t max_rows, max_items;
+    size_t max_rows;
     size_t n_group; /* query heads of one kv head */
     /* Row strides in floats, rounded up to whole panels. */
     size_t d_stride, qkv_stride, attended_stride, ff_stride, vocab_stride;
     size_t quant_stride; /* bytes of the widest quantised row; 0: weights are not quantised */
     double score_scale;  /* 1 / sqrt(head_dim), or 1 */
+    size_t n_wide;       /* floats of a chunk's K (or V) of one head; 0: the cache is in float32 */
 
     /* Step buffers, one row after the other. */
     float *hidden;        /* [max_rows][d_stride]    the residual stream */
@@ -88,7 +91,7 @@ struct kvad_forward {
 
     /* The step that runs now. */
     const struct kvad_forward_item *items;
-    size_t n_items, n_rows, n_tiles, n_wants;
+    size_t n_rows, n_tiles, n_wants;
     size_t n_chunks;       /* that the longest text of the step has */
     bool splits_attention; /* units of attention are (tile, kv head, chunk) */
     const _Atomic bool *interrupt;

@@ -62,6 +62,9 @@ static void check_shape(struct check *c, kvad_attention_chunk_fn *ref,
         if (visible[r] > n_seen) n_seen = visible[r];
     }
     poison_unseen(spans, n_spans, shape.head_dim, n_seen);
+    /* A scale for each token that some row sees, and not a float more. */
+    bool has_k_scales = check_random_below(c, 2), has_v_scales = check_random_below(c, 2);
+    const float *scales = check_input(c, n_seen ? n_seen : 1, pattern);
     check_freeze(c);
     struct check_output o = check_output(c, (shape.n_rows - 1) * o_stride + shape.head_dim);
     struct check_output m = check_output(c, shape.n_rows), l = check_output(c, shape.n_rows);
@@ -75,7 +78,9 @@ static void check_shape(struct check *c, kvad_attention_chunk_fn *ref,
                                        .o = o.want,
                                        .o_stride = o_stride,
                                        .m = m.want,
-                                       .l = l.want};
+                                       .l = l.want,
+                                       .k_scales = has_k_scales ? scales : NULL,
+                                       .v_scales = has_v_scales ? scales : NULL};
     ref(&args);
     args.o = o.got, args.m = m.got, args.l = l.got;
     new_fn(&args);
@@ -151,6 +156,34 @@ void check_attention_chunk(struct check *c, kvad_attention_chunk_fn *ref,
         }
     for (size_t i = 0; i < 16; i++)
         check_zero_scores(c, ref, new_fn);
+    check_end(c);
+}
+
+/* Every bit pattern of each type, and every length round the vectors. */
+void check_widen(struct check *c, kvad_widen_fn *ref, kvad_widen_fn *new_fn) {
+    enum { ALL = 1 << 16 };
+    static const enum kvad_kv_type types[] = {KVAD_KV_F16, KVAD_KV_BF16, KVAD_KV_Q8};
+    static uint16_t all[ALL];
+    for (size_t i = 0; i < ALL; i++)
+        all[i] = (uint16_t)i;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t index = 0, n = 0; index == 0 || n != ALL; index++) {
+            n = check_size(index) ? check_size(index) : ALL;
+            size_t bytes = n * (types[i] == KVAD_KV_Q8 ? 1 : 2);
+            c->side = (enum check_side)(c->n_cases % SIDE_COUNT);
+            check_case(c, "type %d n=%zu", (int)types[i], n);
+            /* Whole floats of input, so that the last byte of it is the last of the buffer or near. */
+            unsigned char *in =
+                (unsigned char *)check_input(c, (bytes + 3) / sizeof(float), PATTERN_PLAIN);
+            size_t skipped = (bytes + 3) / sizeof(float) * sizeof(float) - bytes;
+            memcpy(in + skipped, (const unsigned char *)all + (n == ALL ? 0 : 3 * index % 256),
+                   bytes);
+            check_freeze(c);
+            struct check_output out = check_output(c, n);
+            ref(out.want, in + skipped, types[i], n);
+            new_fn(out.got, in + skipped, types[i], n);
+            check_equal(c, &out);
+        }
     check_end(c);
 }
 

@@ -1,4 +1,4 @@
-/* Widening of 16-bit weights by AVX2 and F16C. Same functions as the other simd/half_*.h. */
+/* Widening of 16-bit and 8-bit values by AVX2 and F16C. Same functions as the other simd/half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX2_H
 #define KVAD_KERNELS_SIMD_HALF_AVX2_H
 
@@ -28,6 +28,12 @@ static inline void panel_order_bf16(vec sum[2]) {
     vec low = _mm256_unpacklo_ps(sum[0], sum[1]), high = _mm256_unpackhi_ps(sum[0], sum[1]);
     sum[0] = _mm256_permute2f128_ps(low, high, 0x20);
     sum[1] = _mm256_permute2f128_ps(low, high, 0x31);
+}
+
+/* VEC_WIDTH signed bytes, exactly. */
+static inline vec vec_load_i8(const int8_t *p) {
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Widening of 16-bit weights by AVX-512. Same functions as the other simd/half_*.h. */
+/* Widening of 16-bit and 8-bit values by AVX-512. Same functions as the other simd/half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX512_H
 #define KVAD_KERNELS_SIMD_HALF_AVX512_H
 
@@ -22,6 +22,12 @@ static inline void panel_load_f16(vec out[1], const uint16_t *p) {
 /* Sums in the order of panel_load_bf16() into that of the outputs. */
 static inline void panel_order_bf16(vec sum[1]) {
     (void)sum;
+}
+
+/* VEC_WIDTH signed bytes, exactly. */
+static inline vec vec_load_i8(const int8_t *p) {
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
 #endif

@@ -1,10 +1,11 @@
-/* Widening of 16-bit weights by Advanced SIMD. Same functions as the other simd/half_*.h. */
+/* Widening of 16-bit and 8-bit values by Advanced SIMD. Same functions as the other simd/half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_NEON_H
 #define KVAD_KERNELS_SIMD_HALF_NEON_H
 
 #include "kernels/simd/f32_neon.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* VEC_WIDTH halves, exactly. */
 static inline vec vec_load_f16(const uint16_t *p) {
@@ -23,6 +24,14 @@ static inline void panel_load_f16(vec out[4], const uint16_t *p) {
 /* Sums in the order of panel_load_bf16() into that of the outputs. */
 static inline void panel_order_bf16(vec sum[4]) {
     (void)sum;
+}
+
+/* VEC_WIDTH signed bytes, exactly; no byte beyond them is touched. */
+static inline vec vec_load_i8(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 
 #endif

@@ -40,7 +40,7 @@ static void test_baseline_is_always_supported_and_best_is_supported(void **state
 
 static void test_pick_names_the_level_and_fills_every_field(void **state) {
     (void)state;
-    struct kvad_kernels kernels;
+    struct kvad_kernels kernels = {0};
     FOR_EACH_LEVEL(kernels) {
         assert_string_equal(kernels.isa, kvad_cpu_level_name((enum kvad_cpu_level)level_));
         assert_non_null(kernels.linear_f32);
@@ -53,6 +53,7 @@ static void test_pick_names_the_level_and_fills_every_field(void **state) {
         assert_non_null(kernels.add);
         assert_non_null(kernels.scale);
         assert_non_null(kernels.attention_chunk);
+        assert_non_null(kernels.widen);
         assert_non_null(kernels.attention_merge);
         assert_non_null(kernels.divide);
 #define ASSERT_FIELD(name, text) assert_non_null(kernels.name);
