@@ -79,26 +79,6 @@ static const struct cli_option bench_options[] = {
      .offset = CLI_AT(quick),
      .known_as = "fast",
      .help = "shorter lists and samples, for a first look in seconds"},
-};
-static const struct cli_group bench_group = {"Bench", bench_options, CLI_COUNT_OF(bench_options)};
-
-static const struct cli_option machine_options[] = {
-    {.name = "threads",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(n_threads),
-     .value = "N",
-     .max = 1024,
-     .initial = "0",
-     .known_as = "t n-threads num-threads jobs",
-     .help = "worker threads; 0 is the number of cores that this process may use"},
-    {.name = "cpu",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(cpu),
-     .value = "LEVEL",
-     .initial = "auto",
-     .choices = cli_cpu_choices,
-     .known_as = "isa device",
-     .help = "highest kernel level to use; the ceilings are those of the same level"},
     {.name = "block",
      .kind = CLI_CHOICE,
      .offset = CLI_AT(block_tokens),
@@ -114,11 +94,10 @@ static const struct cli_option machine_options[] = {
      .known_as = "heads n-heads num-heads",
      .help = "number of attention heads, for files that do not say it"},
 };
-static const struct cli_group machine_group = {"Machine and model", machine_options,
-                                               CLI_COUNT_OF(machine_options)};
+static const struct cli_group bench_group = {"Bench", bench_options, CLI_COUNT_OF(bench_options)};
 
-static const struct cli_group *const groups[] = {&bench_group, &machine_group, &cli_output_group,
-                                                 NULL};
+static const struct cli_group *const groups[] = {&bench_group, &cli_machine_group,
+                                                 &cli_output_group, NULL};
 
 struct benching {
     const struct cli_settings *settings;

@@ -170,6 +170,10 @@ static const struct cli_option engine_options[] = {
      .max = 0x1p52,
      .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
      .help = "memory of the paged cache, such as 512M; without it what the text needs"},
+};
+const struct cli_group cli_engine_group = {"Cache", engine_options, CLI_COUNT_OF(engine_options)};
+
+static const struct cli_option machine_options[] = {
     {.name = "threads",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_threads),
@@ -188,8 +192,8 @@ static const struct cli_option engine_options[] = {
      .known_as = "isa device",
      .help = "highest kernel level to use; every level gives the same bits"},
 };
-const struct cli_group cli_engine_group = {"Cache and machine", engine_options,
-                                           CLI_COUNT_OF(engine_options)};
+const struct cli_group cli_machine_group = {"Machine", machine_options,
+                                            CLI_COUNT_OF(machine_options)};
 
 static const struct cli_option output_options[] = {
     {.name = "json",

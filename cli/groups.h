@@ -4,10 +4,11 @@
 
 #include "cli/options.h"
 
-extern const struct cli_group cli_prompt_group; /* -p, -f, --ids, --special */
-extern const struct cli_group cli_model_group;  /* --tokenizer, --activation, --n-head */
-extern const struct cli_group cli_engine_group; /* --cache, --ctx, --threads, --cpu ... */
-extern const struct cli_group cli_output_group; /* --json, -o, -q, -v, -h */
+extern const struct cli_group cli_prompt_group;  /* -p, -f, --ids, --special */
+extern const struct cli_group cli_model_group;   /* --tokenizer, --activation, --n-head */
+extern const struct cli_group cli_engine_group;  /* --cache, --kv, --ctx ... */
+extern const struct cli_group cli_machine_group; /* --threads, --cpu */
+extern const struct cli_group cli_output_group;  /* --json, -o, -q, -v, -h */
 
 /* Lists of names, for options of the same name that take several. */
 extern const struct cli_choice cli_cache_choices[];   /* enum kvad_cache_policy */
@@ -18,7 +19,7 @@ extern const struct cli_choice cli_cpu_choices[];     /* for cli_cpu_name() */
 
 /** Name of a --cache policy ("paged"). */
 const char *cli_cache_name(int policy);
-/** Name of an activation as --activation takes it ("gelu-tanh"). */
+/** Names of types as --weights and --kv take them, and of an activation ("gelu-tanh"). */
 const char *cli_weights_name(int type);
 const char *cli_kv_name(int type);
 const char *cli_activation_name(int activation);

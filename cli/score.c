@@ -60,7 +60,8 @@ static const struct cli_option score_options[] = {
 static const struct cli_group score_group = {"Score", score_options, CLI_COUNT_OF(score_options)};
 
 static const struct cli_group *const groups[] = {
-    &cli_prompt_group, &score_group, &cli_model_group, &cli_engine_group, &cli_output_group, NULL,
+    &cli_prompt_group, &score_group, &cli_model_group, &cli_engine_group, &cli_machine_group,
+    &cli_output_group, NULL,
 };
 
 /* One text on its way through the engine. */
