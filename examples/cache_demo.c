@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    NAIVE_SECONDS = 25, /* after that the naive run continues at the table's contexts alone */
+    NAIVE_SECONDS = 40, /* after that the naive run continues at the table's contexts alone */
     STEPS_PER_LINE = 5  /* median of so many steps */
 };
 

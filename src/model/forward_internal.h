@@ -95,8 +95,7 @@ struct kvad_forward {
     size_t n_chunks;       /* that the longest text of the step has */
     bool splits_attention; /* units of attention are (tile, kv head, chunk) */
     const _Atomic bool *interrupt;
-    bool stores_in_units; /* no sequence has more than one tile: its unit of attention writes its
-                             rows */
+    bool stores_in_units; /* units of attention write K and V: no sequence has more than one tile */
     bool stop;            /* written by worker 0 before a barrier, read by all after it */
 };
 

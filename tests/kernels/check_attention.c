@@ -172,7 +172,7 @@ void check_widen(struct check *c, kvad_widen_fn *ref, kvad_widen_fn *new_fn) {
             size_t bytes = n * (types[i] == KVAD_KV_Q8 ? 1 : 2);
             c->side = (enum check_side)(c->n_cases % SIDE_COUNT);
             check_case(c, "type %d n=%zu", (int)types[i], n);
-            /* Whole floats of input, so that the last byte of it is the last of the buffer or near. */
+            /* Input buffers are whole floats: the bytes lie at the end of theirs. */
             unsigned char *in =
                 (unsigned char *)check_input(c, (bytes + 3) / sizeof(float), PATTERN_PLAIN);
             size_t skipped = (bytes + 3) / sizeof(float) * sizeof(float) - bytes;

@@ -1,4 +1,4 @@
-/* Widening of 16-bit and 8-bit values by AVX2 and F16C. Same functions as the other simd/half_*.h. */
+/* Widening of 16-bit and 8-bit values by AVX2 and F16C; the same functions as other half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX2_H
 #define KVAD_KERNELS_SIMD_HALF_AVX2_H
 
