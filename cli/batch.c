@@ -189,16 +189,45 @@ static bool collect(struct entry *entry) {
     return true;
 }
 
+/* Why its prompt found no more of itself in the cache; null where it found all. */
+static json_t *miss_json(const struct entry *entry) {
+    static const char *const reasons[] = {[KVAD_MISS_OFF] = "off",
+                                          [KVAD_MISS_COLD] = "cold",
+                                          [KVAD_MISS_DIFFERS] = "differs",
+                                          [KVAD_MISS_EVICTED] = "evicted",
+                                          [KVAD_MISS_SALT] = "salt"};
+    struct kvad_miss_info info = {.struct_size = sizeof info};
+    kvad_request_get_miss(entry->request, &info);
+    if (info.miss == KVAD_MISS_NONE) return json_null();
+    json_t *object = json_pack("{s:s, s:I}", "reason", reasons[info.miss], "position",
+                               (json_int_t)info.position);
+    int failed = !object;
+    if (info.wanted >= 0) failed |= json_object_set_new(object, "token", json_integer(info.wanted));
+    if (info.cached >= 0)
+        failed |= json_object_set_new(object, "cached_token", json_integer(info.cached));
+    if (info.miss == KVAD_MISS_EVICTED) {
+        failed |= json_object_set_new(object, "evicted_steps",
+                                      json_integer((json_int_t)info.evicted_steps));
+        failed |= json_object_set_new(object, "evicted_for",
+                                      info.evicted_for == KVAD_NO_REQUEST
+                                          ? json_null()
+                                          : json_integer((json_int_t)info.evicted_for));
+    }
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *entry_json(const struct batch *batch, size_t index) {
     const struct entry *entry = &batch->entries[index];
     struct kvad_request_info info;
     kvad_request_get_info(entry->request, &info);
     json_t *object = json_pack(
-        "{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "schema", 1, "index", (json_int_t)index, "ids",
-        cli_json_ids(entry->output, entry->n_output), "finish_reason",
+        "{s:i, s:I, s:o, s:s, s:I, s:I, s:o, s:I, s:I}", "schema", 1, "index", (json_int_t)index,
+        "ids", cli_json_ids(entry->output, entry->n_output), "finish_reason",
         cli_finish_name(entry->finish), "prompt_tokens", (json_int_t)entry->n, "cached_tokens",
-        (json_int_t)info.n_cached_tokens, "preemptions", (json_int_t)info.n_preemptions,
-        "recomputed_tokens", (json_int_t)info.n_recomputed_tokens);
+        (json_int_t)info.n_cached_tokens, "miss", miss_json(entry), "preemptions",
+        (json_int_t)info.n_preemptions, "recomputed_tokens", (json_int_t)info.n_recomputed_tokens);
     if (object && batch->session->tokenizer)
         json_object_set_new(object, "text", cli_json_string(entry->text.bytes, entry->text.size));
     if (object && entry->finish == KVAD_FINISH_ERROR)

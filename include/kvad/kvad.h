@@ -490,7 +490,25 @@ enum kvad_cache_miss {
     KVAD_MISS_OFF,     /* it does not share, or the cache is not paged */
     KVAD_MISS_COLD,    /* nothing is cached under its salt */
     KVAD_MISS_DIFFERS, /* no cached text goes on with its token number n_cached_tokens */
-    KVAD_MISS_EVICTED  /* what follows was cached, and had to make room evicted_steps ago */
+    KVAD_MISS_EVICTED, /* what follows was cached, and had to make room evicted_steps ago */
+    KVAD_MISS_SALT     /* cached with another salt only, or with one where it has none */
+};
+
+/* No request: whoever took a block was a sequence of kvad_sequence_create() or
+ * kvad_cache_clear(). */
+#define KVAD_NO_REQUEST UINT64_MAX
+
+/** Why a prompt did not find more of itself, in full. For whoever runs the engine: it tells about
+ * other requests, those with another salt too. */
+struct kvad_miss_info {
+    size_t struct_size; /* set it to sizeof before the call; so much is filled */
+    enum kvad_cache_miss miss;
+    size_t position; /* of the first token that was not found, in the prompt */
+    int32_t wanted;  /* that token; -1: it found all */
+    int32_t cached;  /* what the most similar cached text has there; -1: it ends there, or there is
+                        none */
+    uint64_t evicted_steps; /* before the request began */
+    uint64_t evicted_for;   /* number of the request that took the block, or KVAD_NO_REQUEST */
 };
 
 /** What a request got from the cache and paid for it. */
@@ -506,13 +524,14 @@ struct kvad_request_info {
     bool is_running;            /* not queued and not finished */
 };
 
-/** Where the bytes of the paged cache are. The first five add up to what was allocated for it. */
+/** Where the bytes of the cache are. The first five add up to what was allocated for it: blocks,
+ * within kv_bytes to the byte, and beside them the tables. */
 struct kvad_cache_stats {
     uint64_t live_bytes;   /* blocks with one holder */
     uint64_t shared_bytes; /* blocks with two holders and more, each counted once */
     uint64_t idle_bytes;   /* blocks that nobody holds, kept for a prompt that begins like them */
     uint64_t free_bytes;   /* blocks that hold nothing */
-    uint64_t table_bytes;  /* reference counts, lists, index: beside the blocks */
+    uint64_t table_bytes;  /* beside the blocks: their states, the index, salts, pins, sequences */
     uint64_t n_prompt_tokens, n_hit_tokens; /* of all requests that began; found in the cache */
     uint64_t n_evictions, n_copies;         /* blocks */
     uint64_t n_preemptions, n_recomputed_tokens;
@@ -521,6 +540,11 @@ struct kvad_cache_stats {
 
 KVAD_API void kvad_request_get_info(const struct kvad_request *request,
                                     struct kvad_request_info *info);
+/** Why its prompt found no more in the cache; known once it has begun. */
+KVAD_API void kvad_request_get_miss(const struct kvad_request *request,
+                                    struct kvad_miss_info *info);
+/** Its number, from 0, in the order of submission: as the log and kvad_miss_info name it. */
+KVAD_API uint64_t kvad_request_number(const struct kvad_request *request);
 KVAD_API void kvad_cache_get_stats(const struct kvad_engine *engine,
                                    struct kvad_cache_stats *stats);
 /** One character per block into text[capacity], ended by NUL: '.' free, 'o' idle, '1' held by one,

@@ -83,6 +83,7 @@ static void account(struct kvad_request *r, size_t n_found) {
     r->n_lost = 0;
 }
 
+/* Why the index has no more than `match`. */
 static void note_miss(struct kvad_request *r, struct kvad_prefix_match match) {
     static const enum kvad_cache_miss reasons[] = {
         [KVAD_PREFIX_WHOLE] = KVAD_MISS_NONE,
@@ -92,7 +93,27 @@ static void note_miss(struct kvad_request *r, struct kvad_prefix_match match) {
     };
     if (r->n_preemptions > 0) return;
     r->miss = reasons[match.miss];
-    if (r->miss == KVAD_MISS_EVICTED) r->evicted_ago = r->engine->n_steps - match.evicted_at + 1;
+    r->miss_other = match.other;
+    if (r->miss == KVAD_MISS_EVICTED) {
+        r->evicted_ago = r->engine->n_steps - match.evicted_at;
+        r->evicted_for = match.evicted_for;
+    } else if (match.n_tokens == 0 &&
+               kvad_prefix_is_elsewhere(&r->engine->prefix, r->root, r->ids + r->window,
+                                        r->n_ids - r->window)) {
+        r->miss = KVAD_MISS_SALT;
+    }
+}
+
+/* The same where another request's rows were taken, n of them: where that one goes on differently,
+ * or ends. */
+static void note_source(struct kvad_request *r, const struct kvad_request *from, size_t n) {
+    if (r->n_preemptions > 0) return;
+    bool is_whole = n == r->n_ids - r->window;
+    r->miss = is_whole ? KVAD_MISS_NONE : KVAD_MISS_DIFFERS;
+    r->miss_other = -1;
+    if (is_whole || n == from->n_ids - from->window) return;
+    int32_t next = from->ids[from->window + n];
+    if (next != r->ids[r->window + n]) r->miss_other = next; /* else its row is not there yet */
 }
 
 void kvad_request_attach(struct kvad_request *request) {
@@ -122,7 +143,7 @@ void kvad_request_attach(struct kvad_request *request) {
         }
     }
     if (now.n_ready > match.n_tokens) {
-        if (r->n_preemptions == 0 && most == n) r->miss = KVAD_MISS_NONE;
+        note_source(r, now.request, most);
         begin_with_source(r, now.request, most);
     } else {
         begin_with(r, e->found, most, most);
@@ -139,6 +160,7 @@ void kvad_request_wake(struct kvad_request *request) {
         r->waits_for = NULL;
         request->n_waiters--;
         n_there = kvad_min_size(n_there, r->n_common);
+        note_source(r, request, n_there);
         begin_with_source(r, request, n_there);
         account(r, n_there);
     }
@@ -171,7 +193,7 @@ static bool fits(const struct kvad_request *r) {
             kvad_prefix_find(&e->prefix, r->root, r->ids + r->window, n, e->found);
         n_hit = match.n_tokens / e->shape.block_tokens;
         for (size_t i = 0; i < kvad_kv_blocks_for(&e->shape, match.n_tokens); i++)
-            n_idle += e->pool.references[e->found[i]] == 0;
+            n_idle += e->pool.states[e->found[i]].references == 0;
     }
     return wanted + n_idle + count_outstanding(e) <= kvad_kv_pool_available(&e->pool) + n_hit;
 }

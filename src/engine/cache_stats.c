@@ -1,5 +1,20 @@
 /* Where the bytes of the cache are, and what requests got out of it. */
+#include <string.h>
+
+#include "engine/pin.h"
 #include "engine/request.h"
+
+/* Of all that is there for the cache beside its blocks. */
+static uint64_t count_table_bytes(const struct kvad_engine *e) {
+    uint64_t bytes = kvad_prefix_table_bytes(&e->prefix);
+    if (e->pool.heap) bytes += kvad_kv_pool_table_bytes(&e->pool);
+    if (e->found) bytes += kvad_kv_blocks_for(&e->shape, e->n_ctx) * sizeof *e->found;
+    for (const struct kvad_sequence *s = e->sequences; s; s = s->next)
+        bytes += sizeof *s + kvad_kv_sequence_table_bytes(&s->kv);
+    for (const struct kvad_cache_pin *pin = e->pins; pin; pin = pin->next)
+        bytes += kvad_cache_pin_bytes(pin);
+    return bytes;
+}
 
 void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_stats *stats) {
     const struct kvad_engine *e = engine;
@@ -11,7 +26,8 @@ void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_st
                                        .n_preemptions = counters->n_preemptions,
                                        .n_recomputed_tokens = counters->n_recomputed_tokens,
                                        .n_running = e->n_running,
-                                       .n_waiting = e->queue.n + e->n_parked};
+                                       .n_waiting = e->queue.n + e->n_parked,
+                                       .table_bytes = count_table_bytes(e)};
     if (!pool->heap) {
         stats->live_bytes = kvad_engine_kv_bytes(e);
         return;
@@ -21,8 +37,6 @@ void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_st
     stats->shared_bytes = pool->n_shared * bytes;
     stats->idle_bytes = pool->n_idle * bytes;
     stats->free_bytes = pool->n_free * bytes;
-    stats->table_bytes = kvad_kv_pool_table_bytes(pool) + kvad_prefix_table_bytes(&e->prefix);
-    if (e->found) stats->table_bytes += kvad_kv_blocks_for(&e->shape, e->n_ctx) * sizeof *e->found;
     stats->n_evictions = pool->n_evictions;
     stats->n_copies = pool->n_copies;
 }
@@ -42,12 +56,34 @@ void kvad_request_get_info(const struct kvad_request *request, struct kvad_reque
     info->bytes_held = kvad_kv_sequence_bytes(kv);
     if (kv->source != KVAD_KV_PAGED) return;
     for (size_t i = 0; i < kv->n_blocks; i++)
-        if (kv->pool->references[kv->table[i]] > 1) info->bytes_saved += kv->pool->block_bytes;
+        if (kv->pool->states[kv->table[i]].references > 1)
+            info->bytes_saved += kv->pool->block_bytes;
+}
+
+void kvad_request_get_miss(const struct kvad_request *request, struct kvad_miss_info *info) {
+    const struct kvad_request *r = request;
+    size_t at = r->first_window + r->n_cached;
+    struct kvad_miss_info all = {.struct_size = info->struct_size,
+                                 .miss = r->miss,
+                                 .position = at,
+                                 .wanted = at < r->n_prompt ? r->ids[at] : -1,
+                                 .cached = -1,
+                                 .evicted_for = KVAD_NO_REQUEST};
+    if (r->miss == KVAD_MISS_DIFFERS || r->miss == KVAD_MISS_EVICTED) all.cached = r->miss_other;
+    if (r->miss == KVAD_MISS_EVICTED) {
+        all.evicted_steps = r->evicted_ago;
+        all.evicted_for = r->evicted_for;
+    }
+    memcpy(info, &all, kvad_min_size(info->struct_size, sizeof all));
+}
+
+uint64_t kvad_request_number(const struct kvad_request *request) {
+    return request->arrival;
 }
 
 static char block_sign(const struct kvad_kv_pool *pool, size_t block) {
-    uint32_t n = pool->references[block];
-    if (n == 0) return pool->is_cached[block] ? 'o' : '.';
+    uint32_t n = pool->states[block].references;
+    if (n == 0) return pool->states[block].is_cached ? 'o' : '.';
     return n > 9 ? '+' : (char)('0' + n);
 }
 
@@ -62,5 +98,7 @@ size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capac
 }
 
 void kvad_cache_clear(struct kvad_engine *engine) {
-    if (engine->prefix.heap) kvad_prefix_clear(&engine->prefix);
+    if (!engine->prefix.heap) return;
+    engine->prefix.taker = KVAD_NO_REQUEST;
+    kvad_prefix_clear(&engine->prefix);
 }

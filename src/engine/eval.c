@@ -1,7 +1,7 @@
 /* kvad_eval(): check a batch, make room, run it in slices that fit the step's memory, count the
  * rows. */
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/request.h"
 
 static enum kvad_status check_rows(const struct kvad_eval_item *item, size_t i,
                                    struct kvad_error *err) {
@@ -42,9 +42,15 @@ static void roll_back(const struct kvad_eval_item *items, size_t n) {
         kvad_kv_sequence_unreserve(&items[i].sequence->kv);
 }
 
+/* For whom the index says that a block had to go. */
+static void name_taker(struct kvad_engine *e, const struct kvad_eval_item *items, size_t i) {
+    e->prefix.taker = items == e->step_items ? e->step_owners[i]->arrival : KVAD_NO_REQUEST;
+}
+
 static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_item *items,
                                 size_t n_items, struct kvad_error *err) {
     for (size_t i = 0; i < n_items; i++) {
+        name_taker(e, items, i);
         enum kvad_status status =
             kvad_kv_sequence_reserve(&items[i].sequence->kv, items[i].n_tokens, err);
         if (status != KVAD_OK) {

@@ -12,7 +12,7 @@ static void drop(struct kvad_engine *e, struct kvad_cache_pin **link) {
     *link = pin->next;
     for (size_t i = pin->n_blocks; i > 0; i--)
         kvad_kv_pool_release(&e->pool, pin->blocks[i - 1]);
-    kvad_free(&e->heap, pin, sizeof *pin + pin->n_blocks * sizeof *pin->blocks);
+    kvad_free(&e->heap, pin, kvad_cache_pin_bytes(pin));
 }
 
 static enum kvad_status make_pin(struct kvad_engine *e, const struct kvad_prefix_root *root,

@@ -11,6 +11,10 @@ struct kvad_cache_pin {
     uint32_t blocks[]; /* [n_blocks], one reference each */
 };
 
+static inline size_t kvad_cache_pin_bytes(const struct kvad_cache_pin *pin) {
+    return sizeof *pin + pin->n_blocks * sizeof *pin->blocks;
+}
+
 /** Drop the pins whose time is over. O(pins). */
 void kvad_engine_expire_pins(struct kvad_engine *engine);
 /** Drop the oldest pin because a request cannot go on without its blocks; false: there is none. */

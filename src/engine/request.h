@@ -47,6 +47,8 @@ struct kvad_request {
     size_t n_cached;              /* prompt tokens that were there at the start */
     enum kvad_cache_miss miss;    /* why no more of them */
     uint64_t evicted_ago;         /* in steps, with KVAD_MISS_EVICTED */
+    uint64_t evicted_for;         /* number of a request */
+    int32_t miss_other;           /* with which the cached text goes on where it ended */
     size_t n_preemptions, n_lost; /* rows that were there before the last preemption */
     size_t n_recomputed;
 

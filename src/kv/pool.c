@@ -13,14 +13,11 @@ struct table {
     size_t size; /* of one element */
 };
 
-enum { N_TABLES = 5 };
+enum { N_TABLES = 2 };
 
 static void list_tables(struct kvad_kv_pool *pool, struct table list[N_TABLES]) {
-    list[0] = (struct table){(void **)&pool->references, sizeof *pool->references};
-    list[1] = (struct table){(void **)&pool->is_cached, sizeof *pool->is_cached};
-    list[2] = (struct table){(void **)&pool->free_ids, sizeof *pool->free_ids};
-    list[3] = (struct table){(void **)&pool->older, sizeof *pool->older};
-    list[4] = (struct table){(void **)&pool->newer, sizeof *pool->newer};
+    list[0] = (struct table){(void **)&pool->states, sizeof *pool->states};
+    list[1] = (struct table){(void **)&pool->free_ids, sizeof *pool->free_ids};
 }
 
 enum kvad_status kvad_kv_pool_init(struct kvad_kv_pool *pool, const struct kvad_kv_shape *shape,
@@ -66,33 +63,32 @@ void kvad_kv_pool_deinit(struct kvad_kv_pool *pool) {
 }
 
 size_t kvad_kv_pool_table_bytes(const struct kvad_kv_pool *pool) {
-    return pool->n_blocks * (sizeof *pool->references + sizeof *pool->is_cached +
-                             sizeof *pool->free_ids + sizeof *pool->older + sizeof *pool->newer);
+    return pool->n_blocks * (sizeof *pool->states + sizeof *pool->free_ids);
 }
 
 /* ---------------------------------------------------------------- the list of idle blocks */
 
 static void append_idle(struct kvad_kv_pool *pool, uint32_t block) {
-    pool->older[block] = pool->idle_newest;
-    pool->newer[block] = KVAD_KV_NO_BLOCK;
+    pool->states[block].older = pool->idle_newest;
+    pool->states[block].newer = KVAD_KV_NO_BLOCK;
     if (pool->idle_newest == KVAD_KV_NO_BLOCK)
         pool->idle_oldest = block;
     else
-        pool->newer[pool->idle_newest] = block;
+        pool->states[pool->idle_newest].newer = block;
     pool->idle_newest = block;
     pool->n_idle++;
 }
 
 static void remove_idle(struct kvad_kv_pool *pool, uint32_t block) {
-    uint32_t older = pool->older[block], newer = pool->newer[block];
+    uint32_t older = pool->states[block].older, newer = pool->states[block].newer;
     if (older == KVAD_KV_NO_BLOCK)
         pool->idle_oldest = newer;
     else
-        pool->newer[older] = newer;
+        pool->states[older].newer = newer;
     if (newer == KVAD_KV_NO_BLOCK)
         pool->idle_newest = older;
     else
-        pool->older[newer] = older;
+        pool->states[newer].older = older;
     pool->n_idle--;
 }
 
@@ -116,30 +112,31 @@ bool kvad_kv_pool_acquire(struct kvad_kv_pool *pool, uint32_t *block) {
     if (pool->n_free == 0 && pool->n_idle > 0) evict(pool);
     if (pool->n_free == 0) return false;
     *block = pool->free_ids[--pool->n_free];
-    pool->references[*block] = 1;
+    pool->states[*block].references = 1;
     return true;
 }
 
 void kvad_kv_pool_retain(struct kvad_kv_pool *pool, uint32_t block) {
-    assert(block < pool->n_blocks && (pool->references[block] > 0 || pool->is_cached[block]));
-    if (pool->references[block] == 0) remove_idle(pool, block);
-    if (++pool->references[block] == 2) pool->n_shared++;
+    assert(block < pool->n_blocks &&
+           (pool->states[block].references > 0 || pool->states[block].is_cached));
+    if (pool->states[block].references == 0) remove_idle(pool, block);
+    if (++pool->states[block].references == 2) pool->n_shared++;
 }
 
 void kvad_kv_pool_release(struct kvad_kv_pool *pool, uint32_t block) {
-    assert(block < pool->n_blocks && pool->references[block] > 0);
-    if (--pool->references[block] == 1) pool->n_shared--;
-    if (pool->references[block] > 0) return;
-    if (pool->is_cached[block])
+    assert(block < pool->n_blocks && pool->states[block].references > 0);
+    if (--pool->states[block].references == 1) pool->n_shared--;
+    if (pool->states[block].references > 0) return;
+    if (pool->states[block].is_cached)
         append_idle(pool, block);
     else
         pool->free_ids[pool->n_free++] = block;
 }
 
 void kvad_kv_pool_set_cached(struct kvad_kv_pool *pool, uint32_t block, bool is_cached) {
-    bool was_idle = pool->references[block] == 0 && pool->is_cached[block];
-    assert(!is_cached || pool->references[block] > 0);
-    pool->is_cached[block] = is_cached;
+    bool was_idle = pool->states[block].references == 0 && pool->states[block].is_cached;
+    assert(!is_cached || pool->states[block].references > 0);
+    pool->states[block].is_cached = is_cached;
     if (is_cached || !was_idle) return;
     remove_idle(pool, block);
     pool->free_ids[pool->n_free++] = block;
@@ -150,10 +147,10 @@ void kvad_kv_pool_set_cached(struct kvad_kv_pool *pool, uint32_t block, bool is_
 static bool idle_list_is_sound(const struct kvad_kv_pool *pool) {
     size_t n = 0;
     uint32_t before = KVAD_KV_NO_BLOCK;
-    for (uint32_t id = pool->idle_oldest; id != KVAD_KV_NO_BLOCK; id = pool->newer[id]) {
+    for (uint32_t id = pool->idle_oldest; id != KVAD_KV_NO_BLOCK; id = pool->states[id].newer) {
         if (id >= pool->n_blocks || n++ == pool->n_idle) return false;
-        if (pool->references[id] != 0 || !pool->is_cached[id]) return false;
-        if (pool->older[id] != before) return false;
+        if (pool->states[id].references != 0 || !pool->states[id].is_cached) return false;
+        if (pool->states[id].older != before) return false;
         before = id;
     }
     return n == pool->n_idle && pool->idle_newest == before;
@@ -162,15 +159,16 @@ static bool idle_list_is_sound(const struct kvad_kv_pool *pool) {
 bool kvad_kv_pool_is_sound(const struct kvad_kv_pool *pool) {
     size_t n_referenced = 0, n_shared = 0, n_idle = 0;
     for (size_t i = 0; i < pool->n_blocks; i++) {
-        n_referenced += pool->references[i] > 0;
-        n_shared += pool->references[i] > 1;
-        n_idle += pool->references[i] == 0 && pool->is_cached[i];
+        n_referenced += pool->states[i].references > 0;
+        n_shared += pool->states[i].references > 1;
+        n_idle += pool->states[i].references == 0 && pool->states[i].is_cached;
     }
     if (n_referenced + pool->n_free + pool->n_idle != pool->n_blocks) return false;
     if (n_shared != pool->n_shared || n_idle != pool->n_idle) return false;
     for (size_t i = 0; i < pool->n_free; i++) {
         uint32_t id = pool->free_ids[i];
-        if (id >= pool->n_blocks || pool->references[id] != 0 || pool->is_cached[id]) return false;
+        if (id >= pool->n_blocks || pool->states[id].references != 0 || pool->states[id].is_cached)
+            return false;
         for (size_t j = 0; j < i; j++)
             if (pool->free_ids[j] == id) return false;
     }

@@ -20,15 +20,21 @@
 /* No block. A pool has at most UINT32_MAX blocks, so that no id is this one. */
 #define KVAD_KV_NO_BLOCK UINT32_MAX
 
+/* What is known of a block: all of it together, because an operation on a block needs all of it,
+ * and between two operations a step has filled the CPU's caches with weights. */
+struct kvad_kv_block_state {
+    uint32_t references;   /* 0: free or idle */
+    uint32_t older, newer; /* neighbours in the list of idle blocks */
+    bool is_cached;
+};
+
 struct kvad_kv_pool {
     struct kvad_heap *heap;
     unsigned char *blocks; /* [n_blocks][block_bytes] */
     size_t n_blocks, block_bytes;
-    uint32_t *references; /* [n_blocks]; 0: free or idle */
-    bool *is_cached;      /* [n_blocks] */
-    uint32_t *free_ids;   /* [n_free] stack of free blocks, lowest id on top at first */
+    struct kvad_kv_block_state *states; /* [n_blocks] */
+    uint32_t *free_ids; /* [n_free] stack of free blocks, lowest id on top at first */
     size_t n_free;
-    uint32_t *older, *newer;           /* [n_blocks] neighbours in the list of idle blocks */
     uint32_t idle_oldest, idle_newest; /* its ends, or KVAD_KV_NO_BLOCK */
     size_t n_idle, n_shared;           /* idle blocks; blocks with two references and more */
     uint64_t n_evictions, n_copies;    /* since the start */
@@ -60,7 +66,7 @@ void kvad_kv_pool_set_cached(struct kvad_kv_pool *pool, uint32_t block, bool is_
 
 /** Whether the holder of a block may write to it: nobody else sees it. */
 static inline bool kvad_kv_pool_may_write(const struct kvad_kv_pool *pool, uint32_t block) {
-    return pool->references[block] == 1 && !pool->is_cached[block];
+    return pool->states[block].references == 1 && !pool->states[block].is_cached;
 }
 static inline unsigned char *kvad_kv_pool_block(const struct kvad_kv_pool *pool, uint32_t block) {
     return pool->blocks + (size_t)block * pool->block_bytes;

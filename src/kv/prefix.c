@@ -9,7 +9,9 @@
 
 enum {
     /* Blocks with one parent that a search for a partial match looks at: keeps it O(1). */
-    MAX_COMPARED = 64
+    MAX_COMPARED = 64,
+    /* Salts under which a text is looked for that its own does not have. */
+    MAX_ROOTS = 64
 };
 
 /* ---------------------------------------------------------------- keys */
@@ -50,12 +52,8 @@ static const int32_t *tokens_of(const struct kvad_prefix *index, uint32_t block)
     return index->tokens + (size_t)block * index->block_tokens;
 }
 
-static uint32_t *bucket_of(const struct kvad_prefix *index, uint64_t key) {
+static struct kvad_prefix_bucket *bucket_of(const struct kvad_prefix *index, uint64_t key) {
     return &index->buckets[key & (index->n_buckets - 1)];
-}
-
-static struct kvad_prefix_grave *grave_of(const struct kvad_prefix *index, uint64_t key) {
-    return &index->graves[key & (index->n_buckets - 1)];
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -68,23 +66,25 @@ enum kvad_status kvad_prefix_init(struct kvad_prefix *index, struct kvad_kv_pool
                                   const struct kvad_kv_shape *shape, const void *model,
                                   size_t model_size, struct kvad_heap *heap,
                                   struct kvad_error *err) {
-    *index = (struct kvad_prefix){
-        .heap = heap, .pool = pool, .block_tokens = shape->block_tokens, .hash = xx_hash};
+    *index = (struct kvad_prefix){.heap = heap,
+                                  .pool = pool,
+                                  .block_tokens = shape->block_tokens,
+                                  .hash = xx_hash,
+                                  .taker = UINT64_MAX};
     size_t n_tokens = 0;
     for (index->n_buckets = 16; index->n_buckets < 2 * pool->n_blocks;)
         index->n_buckets *= 2;
     index->entries = kvad_alloc_zero(heap, pool->n_blocks, sizeof *index->entries);
     index->buckets = kvad_alloc_zero(heap, index->n_buckets, sizeof *index->buckets);
-    index->graves = kvad_alloc_zero(heap, index->n_buckets, sizeof *index->graves);
     /* Untouched until blocks are published: pages of unused blocks never become resident. */
     if (kvad_mul_size(pool->n_blocks, shape->block_tokens * sizeof *index->tokens, &n_tokens))
         index->tokens = kvad_alloc(heap, n_tokens);
-    if (!index->entries || !index->buckets || !index->graves || !index->tokens) {
+    if (!index->entries || !index->buckets || !index->tokens) {
         kvad_prefix_deinit(index);
         return kvad_fail_memory(err, "prefix index", n_tokens);
     }
     for (size_t i = 0; i < index->n_buckets; i++)
-        index->buckets[i] = KVAD_KV_NO_BLOCK;
+        index->buckets[i].first = KVAD_KV_NO_BLOCK;
     index->model_key = chain(index, 0, TAG_MODEL, model, model_size);
     index->plain.key = chain(index, index->model_key, TAG_PLAIN, "", 0);
     index->plain.first_child = KVAD_KV_NO_BLOCK;
@@ -101,7 +101,6 @@ void kvad_prefix_deinit(struct kvad_prefix *index) {
     index->pool->forget = NULL;
     kvad_free(index->heap, index->entries, n * sizeof *index->entries);
     kvad_free(index->heap, index->buckets, index->n_buckets * sizeof *index->buckets);
-    kvad_free(index->heap, index->graves, index->n_buckets * sizeof *index->graves);
     kvad_free(index->heap, index->tokens, n * index->block_tokens * sizeof *index->tokens);
     *index = (struct kvad_prefix){0};
 }
@@ -109,8 +108,10 @@ void kvad_prefix_deinit(struct kvad_prefix *index) {
 size_t kvad_prefix_table_bytes(const struct kvad_prefix *index) {
     if (!index->heap) return 0;
     size_t per_block = sizeof *index->entries + index->block_tokens * sizeof *index->tokens;
-    return index->pool->n_blocks * per_block +
-           index->n_buckets * (sizeof *index->buckets + sizeof *index->graves);
+    size_t bytes = index->pool->n_blocks * per_block + index->n_buckets * sizeof *index->buckets;
+    for (const struct kvad_prefix_root *root = index->plain.next; root; root = root->next)
+        bytes += sizeof *root + root->salt_size;
+    return bytes;
 }
 
 /* ---------------------------------------------------------------- roots */
@@ -169,7 +170,7 @@ void kvad_prefix_root_release(struct kvad_prefix *index, struct kvad_prefix_root
 static uint32_t look_up(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
                         uint32_t parent, const int32_t *tokens, uint64_t key) {
     size_t bytes = index->block_tokens * sizeof *tokens;
-    uint32_t block = *bucket_of(index, key);
+    uint32_t block = bucket_of(index, key)->first;
     for (; block != KVAD_KV_NO_BLOCK; block = index->entries[block].next_in_bucket) {
         const struct kvad_prefix_entry *e = &index->entries[block];
         if (e->key == key && e->root == root && e->parent == parent &&
@@ -179,13 +180,17 @@ static uint32_t look_up(const struct kvad_prefix *index, const struct kvad_prefi
     return block;
 }
 
+static uint32_t first_child(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
+                            uint32_t parent) {
+    return parent == KVAD_KV_NO_BLOCK ? root->first_child : index->entries[parent].first_child;
+}
+
 /* Of the blocks that follow `parent`, the one that begins most like tokens[n]; *n_equal of them. */
 static uint32_t most_alike(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
                            uint32_t parent, const int32_t *tokens, size_t n, size_t *n_equal) {
-    uint32_t best = KVAD_KV_NO_BLOCK, block = root->first_child;
-    if (parent != KVAD_KV_NO_BLOCK) block = index->entries[parent].first_child;
+    uint32_t best = KVAD_KV_NO_BLOCK, block = first_child(index, root, parent);
     *n_equal = 0;
-    for (size_t i = 0; i < MAX_COMPARED && block != KVAD_KV_NO_BLOCK; i++) {
+    for (size_t i = 0; n > 0 && i < MAX_COMPARED && block != KVAD_KV_NO_BLOCK; i++) {
         const int32_t *others = tokens_of(index, block);
         size_t equal = 0;
         while (equal < n && others[equal] == tokens[equal])
@@ -197,6 +202,18 @@ static uint32_t most_alike(const struct kvad_prefix *index, const struct kvad_pr
         block = index->entries[block].next_sibling;
     }
     return best;
+}
+
+/* The token with which the text of `block` (KVAD_KV_NO_BLOCK: of some block after `parent`) goes on
+ * after n_equal tokens. */
+static int32_t next_token(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
+                          uint32_t parent, uint32_t block, size_t n_equal) {
+    if (block == KVAD_KV_NO_BLOCK)
+        block = first_child(index, root, parent);
+    else if (n_equal == index->block_tokens)
+        block = index->entries[block].first_child;
+    if (block == KVAD_KV_NO_BLOCK) return -1;
+    return tokens_of(index, block)[n_equal % index->block_tokens];
 }
 
 struct kvad_prefix_match kvad_prefix_find(const struct kvad_prefix *index,
@@ -211,11 +228,11 @@ struct kvad_prefix_match kvad_prefix_find(const struct kvad_prefix *index,
         uint64_t key = block_key(index, under, key_parent(parent), next);
         uint32_t block = look_up(index, under, key_parent(parent), next, key);
         if (block == KVAD_KV_NO_BLOCK) {
-            const struct kvad_prefix_grave *grave = grave_of(index, key);
-            if (grave->key == key && grave->evicted_at > 0) {
-                match.miss = KVAD_PREFIX_EVICTED;
-                match.evicted_at = grave->evicted_at;
-            }
+            const struct kvad_prefix_bucket *bucket = bucket_of(index, key);
+            if (bucket->evicted_key != key || bucket->evicted_at == 0) break;
+            match.miss = KVAD_PREFIX_EVICTED;
+            match.evicted_at = bucket->evicted_at;
+            match.evicted_for = bucket->evicted_for;
             break;
         }
         table[n_blocks++] = parent = block;
@@ -224,15 +241,29 @@ struct kvad_prefix_match kvad_prefix_find(const struct kvad_prefix *index,
     uint32_t part = most_alike(index, under, parent, tokens + n_blocks * b, n_left, &n_equal);
     if (part != KVAD_KV_NO_BLOCK) table[n_blocks] = part;
     match.n_tokens = n_blocks * b + n_equal;
+    match.other = next_token(index, under, parent, part, n_equal);
     if (match.n_tokens == n) match.miss = KVAD_PREFIX_WHOLE;
     if (under->n_blocks == 0 && match.miss == KVAD_PREFIX_DIFFERS) match.miss = KVAD_PREFIX_COLD;
     return match;
 }
 
+bool kvad_prefix_is_elsewhere(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
+                              const int32_t *tokens, size_t n) {
+    const struct kvad_prefix_root *other = &index->plain;
+    if (n < index->block_tokens) return false;
+    for (size_t i = 0; i < MAX_ROOTS && other; i++, other = other->next) {
+        uint64_t key = block_key(index, other, KVAD_KV_NO_BLOCK, tokens);
+        if (other != root &&
+            look_up(index, other, KVAD_KV_NO_BLOCK, tokens, key) != KVAD_KV_NO_BLOCK)
+            return true;
+    }
+    return false;
+}
+
 /* ---------------------------------------------------------------- coming and going */
 
-static uint32_t *first_child_of(struct kvad_prefix *index, struct kvad_prefix_root *root,
-                                uint32_t parent) {
+static uint32_t *first_child_link(struct kvad_prefix *index, struct kvad_prefix_root *root,
+                                  uint32_t parent) {
     return parent == KVAD_KV_NO_BLOCK ? &root->first_child : &index->entries[parent].first_child;
 }
 
@@ -243,7 +274,8 @@ uint32_t kvad_prefix_publish(struct kvad_prefix *index, struct kvad_prefix_root 
     uint64_t key = block_key(index, root, parent, tokens);
     uint32_t known = look_up(index, root, parent, tokens, key);
     if (known != KVAD_KV_NO_BLOCK) return known;
-    uint32_t *bucket = bucket_of(index, key), *siblings = first_child_of(index, root, parent);
+    uint32_t *bucket = &bucket_of(index, key)->first;
+    uint32_t *siblings = first_child_link(index, root, parent);
     index->entries[block] = (struct kvad_prefix_entry){.root = root,
                                                        .key = key,
                                                        .parent = parent,
@@ -264,17 +296,20 @@ uint32_t kvad_prefix_publish(struct kvad_prefix *index, struct kvad_prefix_root 
 /* Take one block without children out of all lists. */
 static void unlink_leaf(struct kvad_prefix *index, uint32_t block) {
     struct kvad_prefix_entry *e = &index->entries[block];
-    uint32_t *link = bucket_of(index, e->key);
+    struct kvad_prefix_bucket *bucket = bucket_of(index, e->key);
+    uint32_t *link = &bucket->first;
     while (*link != block)
         link = &index->entries[*link].next_in_bucket;
     *link = e->next_in_bucket;
     if (e->previous_sibling == KVAD_KV_NO_BLOCK)
-        *first_child_of(index, e->root, e->parent) = e->next_sibling;
+        *first_child_link(index, e->root, e->parent) = e->next_sibling;
     else
         index->entries[e->previous_sibling].next_sibling = e->next_sibling;
     if (e->next_sibling != KVAD_KV_NO_BLOCK)
         index->entries[e->next_sibling].previous_sibling = e->previous_sibling;
-    *grave_of(index, e->key) = (struct kvad_prefix_grave){e->key, index->now + 1};
+    bucket->evicted_key = e->key;
+    bucket->evicted_at = index->now + 1;
+    bucket->evicted_for = index->taker;
     index->n_entries--;
     e->root->n_blocks--;
     remove_unused_root(index, e->root);
@@ -314,27 +349,29 @@ static bool entry_is_sound(const struct kvad_prefix *index, uint32_t block) {
     uint32_t siblings = e->root->first_child;
     if (e->parent != KVAD_KV_NO_BLOCK) {
         const struct kvad_prefix_entry *parent = &index->entries[e->parent];
-        if (!pool->is_cached[e->parent] || parent->root != e->root) return false;
-        if (pool->references[block] > 0 && pool->references[e->parent] == 0) return false;
+        if (!pool->states[e->parent].is_cached || parent->root != e->root) return false;
+        if (pool->states[block].references > 0 && pool->states[e->parent].references == 0)
+            return false;
         siblings = parent->first_child;
     }
     return e->key == block_key(index, e->root, e->parent, tokens_of(index, block)) &&
            look_up(index, e->root, e->parent, tokens_of(index, block), e->key) == block &&
-           is_in_list(index, *bucket_of(index, e->key), true, block) &&
+           is_in_list(index, bucket_of(index, e->key)->first, true, block) &&
            is_in_list(index, siblings, false, block);
 }
 
 bool kvad_prefix_is_sound(const struct kvad_prefix *index) {
     size_t n_cached = 0, n_rooted = 0, n_in_buckets = 0;
     for (uint32_t block = 0; block < index->pool->n_blocks; block++) {
-        if (!index->pool->is_cached[block]) continue;
+        if (!index->pool->states[block].is_cached) continue;
         n_cached++;
         if (!entry_is_sound(index, block)) return false;
     }
     for (const struct kvad_prefix_root *root = &index->plain; root; root = root->next)
         n_rooted += root->n_blocks;
     for (size_t i = 0; i < index->n_buckets; i++)
-        for (uint32_t b = index->buckets[i]; b != KVAD_KV_NO_BLOCK && n_in_buckets <= n_cached;
+        for (uint32_t b = index->buckets[i].first;
+             b != KVAD_KV_NO_BLOCK && n_in_buckets <= n_cached;
              b = index->entries[b].next_in_bucket)
             n_in_buckets++;
     return n_cached == index->n_entries && n_cached == n_rooted && n_cached == n_in_buckets;

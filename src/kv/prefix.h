@@ -36,9 +36,11 @@ struct kvad_prefix_entry {
     uint32_t first_child, next_sibling, previous_sibling;
 };
 
-/* A key that was evicted, to say why a text was not found. */
-struct kvad_prefix_grave {
-    uint64_t key, evicted_at;
+/* Where keys with the same lowest bits meet. */
+struct kvad_prefix_bucket {
+    /* The last of these keys that was evicted, to say why a text was not found. */
+    uint64_t evicted_key, evicted_at, evicted_for;
+    uint32_t first; /* block, or KVAD_KV_NO_BLOCK */
 };
 
 typedef uint64_t kvad_prefix_hash_fn(const void *data, size_t size, uint64_t seed);
@@ -47,16 +49,16 @@ struct kvad_prefix {
     struct kvad_heap *heap;
     struct kvad_kv_pool *pool; /* borrowed */
     size_t block_tokens;
-    struct kvad_prefix_entry *entries; /* [n_blocks of the pool] */
-    int32_t *tokens;                   /* [n_blocks][block_tokens] */
-    uint32_t *buckets;                 /* [n_buckets] */
-    struct kvad_prefix_grave *graves;  /* [n_buckets] */
-    size_t n_buckets;                  /* a power of two */
+    struct kvad_prefix_entry *entries;  /* [n_blocks of the pool] */
+    int32_t *tokens;                    /* [n_blocks][block_tokens] */
+    struct kvad_prefix_bucket *buckets; /* [n_buckets] */
+    size_t n_buckets;                   /* a power of two */
     uint64_t model_key;
     struct kvad_prefix_root plain; /* without a salt; first of the list of roots */
     kvad_prefix_hash_fn *hash;     /* XXH64; tests put a constant here */
     size_t n_entries;
-    uint64_t now; /* the engine's count of steps */
+    uint64_t now;   /* the engine's count of steps */
+    uint64_t taker; /* number of the request that takes blocks now; UINT64_MAX: none does */
 };
 
 /* Why a text was not found as a whole. */
@@ -70,7 +72,8 @@ enum kvad_prefix_miss {
 struct kvad_prefix_match {
     size_t n_tokens; /* tokens that are there; the last block may match in part */
     enum kvad_prefix_miss miss;
-    uint64_t evicted_at; /* `now` of then */
+    uint64_t evicted_at, evicted_for; /* `now` and `taker` of then */
+    int32_t other; /* with which the indexed text that is most like it goes on; -1: with none */
 };
 
 /** Make an empty index over all blocks of `pool`. `model` names what the rows depend on besides the
@@ -81,6 +84,7 @@ enum kvad_status kvad_prefix_init(struct kvad_prefix *index, struct kvad_kv_pool
                                   struct kvad_error *err);
 /** A zeroed index is allowed. All roots must have been given back. */
 void kvad_prefix_deinit(struct kvad_prefix *index);
+/** Bytes of all that the index holds, salts included. O(salts). */
 size_t kvad_prefix_table_bytes(const struct kvad_prefix *index);
 
 /** The root of a salt, with one more user. `salt` NULL: the root without one; an empty salt is a
@@ -96,6 +100,11 @@ void kvad_prefix_root_release(struct kvad_prefix *index, struct kvad_prefix_root
 struct kvad_prefix_match kvad_prefix_find(const struct kvad_prefix *index,
                                           const struct kvad_prefix_root *root,
                                           const int32_t *tokens, size_t n, uint32_t *table);
+
+/** Whether a text that begins with the first block of tokens[n] is indexed under another root.
+ * Looks at some roots only, so that it takes the same time however many there are. */
+bool kvad_prefix_is_elsewhere(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
+                              const int32_t *tokens, size_t n);
 
 /** Index `block`, held by the caller and full, as the continuation tokens[block_tokens] of `parent`
  * (KVAD_KV_NO_BLOCK: the first), which is indexed and held by the caller too. Returns the block

@@ -56,8 +56,7 @@ void kvad_kv_sequence_deinit(struct kvad_kv_sequence *sequence) {
     kvad_kv_sequence_truncate(sequence, 0);
     if (sequence->source != KVAD_KV_PAGED)
         kvad_free(sequence->heap, sequence->base, area_bytes(sequence, sequence->n_area_blocks));
-    kvad_free(sequence->heap, sequence->table,
-              kvad_kv_blocks_for(sequence->shape, sequence->n_max) * sizeof *sequence->table);
+    kvad_free(sequence->heap, sequence->table, kvad_kv_sequence_table_bytes(sequence));
     *sequence = (struct kvad_kv_sequence){0};
 }
 
@@ -137,7 +136,7 @@ static enum kvad_status acquire_blocks(struct kvad_kv_sequence *s, size_t n_more
     bool splits = splits_block(s), has_room = missing <= available;
     /* The only holder of a cached block does without the copy when there is no room for it. */
     if (!has_room && splits && missing - 1 <= available &&
-        s->pool->references[s->table[s->n_ready / s->shape->block_tokens]] == 1)
+        s->pool->states[s->table[s->n_ready / s->shape->block_tokens]].references == 1)
         missing--;
     if (missing > available)
         return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
@@ -162,7 +161,7 @@ static void release_blocks(struct kvad_kv_sequence *s, size_t kept) {
 
 /* The fault of forks: the blocks are there, and nobody counts the second holder. */
 static void count_holder(struct kvad_kv_pool *pool, uint32_t block) {
-    if (KVAD_FAULT(FORK_WITHOUT_REFERENCE, true, pool->references[block] == 0))
+    if (KVAD_FAULT(FORK_WITHOUT_REFERENCE, true, pool->states[block].references == 0))
         kvad_kv_pool_retain(pool, block);
 }
 
@@ -248,6 +247,10 @@ void kvad_kv_sequence_truncate(struct kvad_kv_sequence *sequence, size_t length)
         }
     }
     sequence->n_blocks = kept;
+}
+
+size_t kvad_kv_sequence_table_bytes(const struct kvad_kv_sequence *sequence) {
+    return kvad_kv_blocks_for(sequence->shape, sequence->n_max) * sizeof *sequence->table;
 }
 
 size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence) {

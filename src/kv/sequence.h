@@ -92,6 +92,8 @@ static inline unsigned char *kvad_kv_sequence_block(const struct kvad_kv_sequenc
     return sequence->base + (size_t)sequence->table[i] * sequence->shape->block_bytes;
 }
 
+/** Bytes of its table of blocks. */
+size_t kvad_kv_sequence_table_bytes(const struct kvad_kv_sequence *sequence);
 /** Bytes of cache memory that this sequence holds now, shared blocks as a whole. */
 size_t kvad_kv_sequence_bytes(const struct kvad_kv_sequence *sequence);
 

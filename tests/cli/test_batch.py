@@ -47,6 +47,26 @@ def test_ids_are_prompts_too_and_sharing_can_be_switched_off(kvad, tmp_path):
     assert [a["ids"] for a in shared] == [a["ids"] for a in apart]
     assert [a["cached_tokens"] for a in apart] == [0, 0, 0]
     assert sum(a["cached_tokens"] for a in shared) > 0
+    assert [a["miss"]["reason"] for a in apart] == ["off"] * 3
+
+
+def test_an_answer_says_why_its_prompt_was_not_found(kvad, tmp_path):
+    requests = [
+        {"ids": [1] * 40, "max_tokens": 2},
+        {"ids": [1] * 36 + [2] * 4, "max_tokens": 2},
+        {"ids": [1] * 40, "max_tokens": 2, "salt": "x"},
+    ]
+    _, answers = run(kvad, tmp_path, requests, "--parallel", 1)
+    assert answers[0]["miss"] == {"reason": "cold", "position": 0, "token": 1}
+    assert answers[1]["miss"] == {"reason": "differs", "position": 32, "token": 1}
+    assert answers[2]["miss"] == {"reason": "salt", "position": 0, "token": 1}
+    # Four blocks: each text of four drives the one before out, and is named.
+    requests = [{"ids": [i + 1] * 50, "max_tokens": 10} for i in (0, 1, 0)]
+    block = 4 * 16 * kvad.json("inspect", MODEL)["kv_bytes_per_token"]
+    _, answers = run(kvad, tmp_path, requests, "--parallel", 1, "--kv-memory", block)
+    miss = answers[2]["miss"]
+    assert (miss["reason"], miss["evicted_for"], miss["position"]) == ("evicted", 1, 0)
+    assert miss["evicted_steps"] > 0 and miss["cached_token"] == 2
 
 
 def test_lines_that_are_no_requests_are_refused_by_number(kvad, tmp_path):

@@ -225,7 +225,7 @@ static void check_engine(void) {
         for (size_t i = 0; i < pin->n_blocks; i++)
             n_holders[pin->blocks[i]]++;
     for (size_t i = 0; i < e->pool.n_blocks; i++)
-        assert_int_equal(e->pool.references[i], n_holders[i]);
+        assert_int_equal(e->pool.states[i].references, n_holders[i]);
     assert_true(kvad_kv_pool_is_sound(&e->pool));
     if (e->prefix.heap) assert_true(kvad_prefix_is_sound(&e->prefix));
 }

@@ -116,7 +116,7 @@ static void check_world(const struct world *w) {
             n_holders[w->texts[i].kv.table[j]]++;
     }
     for (size_t i = 0; i < w->pool.n_blocks; i++)
-        assert_int_equal(w->pool.references[i], n_holders[i]);
+        assert_int_equal(w->pool.states[i].references, n_holders[i]);
     assert_true(kvad_kv_pool_is_sound(&w->pool));
     assert_true(kvad_prefix_is_sound(&w->index));
 }
