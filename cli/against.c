@@ -98,9 +98,10 @@ static double perplexity(const struct cli_against *a) {
 
 json_t *cli_against_json(const struct cli_against *a) {
     return json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "weights",
-                     cli_weights_name(a->settings.weights), "rows", (json_int_t)a->n_rows,
-                     "top1_agreement", cli_json_number(mean((double)a->n_same_top, a->n_rows)),
-                     "kl_mean", cli_json_number(mean(a->kl_sum, a->n_rows)), "kl_max",
+                     kvad_weight_type_name((enum kvad_weight_type)a->settings.weights), "rows",
+                     (json_int_t)a->n_rows, "top1_agreement",
+                     cli_json_number(mean((double)a->n_same_top, a->n_rows)), "kl_mean",
+                     cli_json_number(mean(a->kl_sum, a->n_rows)), "kl_max",
                      cli_json_number(a->kl_max), "logit_max_error", cli_json_number(a->logit_max),
                      "logit_rms_error", cli_json_number(rms(a)), "perplexity",
                      cli_json_number(perplexity(a)));
@@ -109,8 +110,8 @@ json_t *cli_against_json(const struct cli_against *a) {
 void cli_against_print(const struct cli_against *a) {
     printf("against %s: perplexity %.4f there; same likeliest token in %zu of %zu rows; "
            "KL divergence %.3g nats (largest %.3g); logit error RMS %.3g, largest %.3g\n",
-           cli_weights_name(a->settings.weights), perplexity(a), a->n_same_top, a->n_rows,
-           mean(a->kl_sum, a->n_rows), a->kl_max, rms(a), a->logit_max);
+           kvad_weight_type_name((enum kvad_weight_type)a->settings.weights), perplexity(a),
+           a->n_same_top, a->n_rows, mean(a->kl_sum, a->n_rows), a->kl_max, rms(a), a->logit_max);
 }
 
 void cli_against_close(struct cli_against *against) {

@@ -196,7 +196,7 @@ static json_t *miss_json(const struct entry *entry) {
                                           [KVAD_MISS_DIFFERS] = "differs",
                                           [KVAD_MISS_EVICTED] = "evicted",
                                           [KVAD_MISS_SALT] = "salt"};
-    struct kvad_miss_info info = {.struct_size = sizeof info};
+    struct kvad_miss_info info;
     kvad_request_get_miss(entry->request, &info);
     if (info.miss == KVAD_MISS_NONE) return json_null();
     json_t *object = json_pack("{s:s, s:I}", "reason", reasons[info.miss], "position",

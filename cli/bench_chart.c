@@ -87,7 +87,8 @@ static void draw(struct chart *chart) {
     for (size_t i = 0; i < chart->result->n_cases; i++) {
         const struct kvad_bench_case *c = &chart->result->cases[i];
         if (!is_shown(chart, c)) continue;
-        put(chart, c->context, places[c->policy], c->ms.median, cli_cache_name((int)c->policy)[0]);
+        put(chart, c->context, places[c->policy], c->ms.median,
+            kvad_cache_policy_name(c->policy)[0]);
         if (has_floor(chart, i)) put(chart, c->context, 6, floor_ms(c), '-');
     }
 }
@@ -127,6 +128,6 @@ void cli_bench_print_chart(const struct kvad_bench_result *result, enum kvad_wei
     struct chart chart = {.result = result, .weights = weights, .kv = kv};
     if (!survey(&chart)) return;
     draw(&chart);
-    printf("\nms per token over context, %s (logarithmic)\n", cli_weights_name((int)weights));
+    printf("\nms per token over context, %s (logarithmic)\n", kvad_weight_type_name(weights));
     print_chart(&chart);
 }

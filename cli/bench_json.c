@@ -53,7 +53,7 @@ static json_t *models_json(const struct kvad_bench_result *result) {
         failed |= json_array_append_new(
             array,
             json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "weights",
-                      cli_weights_name((int)m->weights), "load_ms", number(m->load_ms),
+                      kvad_weight_type_name(m->weights), "load_ms", number(m->load_ms),
                       "weight_bytes", (json_int_t)m->weight_bytes, "huge_page_bytes",
                       (json_int_t)m->huge_page_bytes, "ceilings",
                       ceilings_json(m->read_rate.median, m->fma_rate.median, m->dot_rate.median),
@@ -130,8 +130,8 @@ static int add_named(json_t *object, const struct kvad_bench_case *c) {
 static json_t *case_json(const struct kvad_bench_result *result, const struct kvad_bench_case *c) {
     double seconds = c->ms.median * 1e-3;
     json_t *object =
-        json_pack("{s:s, s:s, s:s}", "policy", cli_cache_name((int)c->policy), "weights",
-                  cli_weights_name((int)c->weights), "kv", cli_kv_name((int)c->kv));
+        json_pack("{s:s, s:s, s:s}", "policy", kvad_cache_policy_name(c->policy), "weights",
+                  kvad_weight_type_name(c->weights), "kv", kvad_kv_type_name(c->kv));
     const struct {
         const char *name;
         json_t *value;
@@ -191,9 +191,10 @@ static const struct kvad_bench_case *main_case(const struct kvad_bench_result *r
 static json_t *parts_of_json(const struct kvad_bench_case *c) {
     if (!c) return json_null();
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o}", "kind", "decode", "policy",
-                     cli_cache_name((int)c->policy), "weights", cli_weights_name((int)c->weights),
-                     "kv", cli_kv_name((int)c->kv), "context", (json_int_t)c->context, "wall_ms",
-                     number(c->parts_wall_ms), "named_percent", number(c->named_percent));
+                     kvad_cache_policy_name(c->policy), "weights",
+                     kvad_weight_type_name(c->weights), "kv", kvad_kv_type_name(c->kv), "context",
+                     (json_int_t)c->context, "wall_ms", number(c->parts_wall_ms), "named_percent",
+                     number(c->named_percent));
 }
 
 static json_t *model_json(const struct kvad_bench_result *result, const char *name) {

@@ -42,7 +42,7 @@ static void print_ceilings(const struct kvad_bench_result *result) {
         const struct kvad_bench_model *m = &result->models[i];
         char size[CLI_SIZE_TEXT];
         cli_format_size(m->weight_bytes, size);
-        printf("%-4s %11s %9.0f", cli_weights_name((int)m->weights), size, m->load_ms);
+        printf("%-4s %11s %9.0f", kvad_weight_type_name(m->weights), size, m->load_ms);
         print_rate(&m->read_rate);
         print_rate(&m->fma_rate);
         print_rate(&m->dot_rate);
@@ -74,8 +74,8 @@ static double rate_of(const struct kvad_bench_case *c) {
 /* 80 columns. "%FMA" is of integer products where weights are quantised. */
 static void print_case(const struct kvad_bench_case *c) {
     printf("%-4s %-4s %-6s %9u %9.3f %3.0f %8.1f %8.1f %6.1f %6.1f  %s\n",
-           cli_weights_name((int)c->weights), cli_kv_name((int)c->kv),
-           cli_cache_name((int)c->policy), size_of(c), c->ms.median, kvad_stats_spread(&c->ms),
+           kvad_weight_type_name(c->weights), kvad_kv_type_name(c->kv),
+           kvad_cache_policy_name(c->policy), size_of(c), c->ms.median, kvad_stats_spread(&c->ms),
            rate_of(c), c->flops / c->ms.median * 1e-6, c->percent_of_read.median,
            c->percent_of_compute.median, c->is_compute_bound ? "compute" : "read");
 }

@@ -32,28 +32,13 @@ static const struct cli_option prompt_options[] = {
 };
 const struct cli_group cli_prompt_group = {"Prompt", prompt_options, CLI_COUNT_OF(prompt_options)};
 
-static const struct cli_choice activations[] = {
-    {"auto", KVAD_ACTIVATION_AUTO},         {"gelu-tanh", KVAD_ACTIVATION_GELU_TANH},
-    {"gelu-erf", KVAD_ACTIVATION_GELU_ERF}, {"relu", KVAD_ACTIVATION_RELU},
-    {"silu", KVAD_ACTIVATION_SILU},         {"tanh", KVAD_ACTIVATION_TANH},
-    {"sigmoid", KVAD_ACTIVATION_SIGMOID},   {"quick-gelu", KVAD_ACTIVATION_QUICK_GELU},
-    {"linear", KVAD_ACTIVATION_LINEAR},     {0},
-};
+static const struct cli_choice activations[] = {{"auto", KVAD_ACTIVATION_AUTO},
+                                                KVAD_ACTIVATION_LIST(CLI_ACTIVATION_CHOICE){0}};
 
-const struct cli_choice cli_weights_choices[] = {
-    {"f32", KVAD_WEIGHTS_F32}, {"bf16", KVAD_WEIGHTS_BF16}, {"f16", KVAD_WEIGHTS_F16},
-    {"q8", KVAD_WEIGHTS_Q8},   {"q4", KVAD_WEIGHTS_Q4},     {0},
-};
+const struct cli_choice cli_weights_choices[] = {KVAD_WEIGHT_TYPE_LIST(CLI_WEIGHTS_CHOICE){0}};
 
-static const struct cli_choice wanted_weights[] = {
-    {"auto", KVAD_WEIGHTS_AUTO},
-    {"f32", KVAD_WEIGHTS_F32},
-    {"bf16", KVAD_WEIGHTS_BF16},
-    {"f16", KVAD_WEIGHTS_F16},
-    {"q8", KVAD_WEIGHTS_Q8},
-    {"q4", KVAD_WEIGHTS_Q4},
-    {0},
-};
+static const struct cli_choice wanted_weights[] = {{"auto", KVAD_WEIGHTS_AUTO},
+                                                   KVAD_WEIGHT_TYPE_LIST(CLI_WEIGHTS_CHOICE){0}};
 
 static const struct cli_option model_options[] = {
     {.name = "tokenizer",
@@ -92,20 +77,9 @@ static const struct cli_option model_options[] = {
 };
 const struct cli_group cli_model_group = {"Model", model_options, CLI_COUNT_OF(model_options)};
 
-const struct cli_choice cli_cache_choices[] = {
-    {"none", KVAD_CACHE_NONE},
-    {"grow", KVAD_CACHE_GROW},
-    {"static", KVAD_CACHE_STATIC},
-    {"paged", KVAD_CACHE_PAGED},
-    {0},
-};
-const struct cli_choice cli_kv_choices[] = {
-    {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16}, {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8}, {0},
-};
-static const struct cli_choice own_kv_types[] = {
-    {"same", -1},           {"f32", KVAD_KV_F32}, {"f16", KVAD_KV_F16},
-    {"bf16", KVAD_KV_BF16}, {"q8", KVAD_KV_Q8},   {0},
-};
+const struct cli_choice cli_cache_choices[] = {KVAD_CACHE_POLICY_LIST(CLI_CACHE_CHOICE){0}};
+const struct cli_choice cli_kv_choices[] = {KVAD_KV_TYPE_LIST(CLI_KV_CHOICE){0}};
+static const struct cli_choice own_kv_types[] = {{"same", -1}, KVAD_KV_TYPE_LIST(CLI_KV_CHOICE){0}};
 const struct cli_choice cli_block_choices[] = {
     {"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}, {"256", 256}, {0},
 };
@@ -228,28 +202,6 @@ static const struct cli_option output_options[] = {
 };
 const struct cli_group cli_output_group = {"Output", output_options, CLI_COUNT_OF(output_options)};
 
-static const char *name_of(const struct cli_choice *choices, int value) {
-    for (; choices->name; choices++)
-        if (choices->value == value) return choices->name;
-    return "unknown";
-}
-
-const char *cli_cache_name(int policy) {
-    return name_of(cli_cache_choices, policy);
-}
-
-const char *cli_kv_name(int type) {
-    return name_of(cli_kv_choices, type);
-}
-
-const char *cli_weights_name(int type) {
-    return name_of(cli_weights_choices, type);
-}
-
-const char *cli_activation_name(int activation) {
-    return name_of(activations, activation);
-}
-
 const char *cli_cpu_name(int cpu) {
-    return cpu ? name_of(cli_cpu_choices, cpu) : NULL;
+    return cpu ? cli_cpu_choices[cpu].name : NULL;
 }

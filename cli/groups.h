@@ -10,6 +10,12 @@ extern const struct cli_group cli_engine_group;  /* --cache, --kv, --ctx ... */
 extern const struct cli_group cli_machine_group; /* --threads, --cpu */
 extern const struct cli_group cli_output_group;  /* --json, -o, -q, -v, -h */
 
+/* A row of choices from each of the lists of kvad.h. */
+#define CLI_ACTIVATION_CHOICE(id, name) {name, KVAD_ACTIVATION_##id},
+#define CLI_WEIGHTS_CHOICE(id, name)    {name, KVAD_WEIGHTS_##id},
+#define CLI_CACHE_CHOICE(id, name)      {name, KVAD_CACHE_##id},
+#define CLI_KV_CHOICE(id, name)         {name, KVAD_KV_##id},
+
 /* Lists of names, for options of the same name that take several. */
 extern const struct cli_choice cli_cache_choices[];   /* enum kvad_cache_policy */
 extern const struct cli_choice cli_weights_choices[]; /* enum kvad_weight_type */
@@ -17,12 +23,6 @@ extern const struct cli_choice cli_kv_choices[];      /* enum kvad_kv_type */
 extern const struct cli_choice cli_block_choices[];   /* tokens */
 extern const struct cli_choice cli_cpu_choices[];     /* for cli_cpu_name() */
 
-/** Name of a --cache policy ("paged"). */
-const char *cli_cache_name(int policy);
-/** Names of types as --weights and --kv take them, and of an activation ("gelu-tanh"). */
-const char *cli_weights_name(int type);
-const char *cli_kv_name(int type);
-const char *cli_activation_name(int activation);
 /** Name of a kernel level from --cpu; NULL for "auto". */
 const char *cli_cpu_name(int cpu);
 

@@ -43,8 +43,8 @@ static int print_json(const struct kvad_model_info *info) {
         {"kv_bytes_context", context_bytes(info)},
     };
     json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:f, s:b, s:b, s:i}", "schema", 1, "family",
-                               info->family, "weights", cli_weights_name((int)info->weights),
-                               "activation", cli_activation_name((int)info->activation), "norm_eps",
+                               info->family, "weights", kvad_weight_type_name(info->weights),
+                               "activation", kvad_activation_name(info->activation), "norm_eps",
                                (double)info->norm_eps, "head_tied", (int)info->head_tied,
                                "has_bias", (int)info->has_bias, "eos", (int)info->eos);
     int failed = !object;
@@ -75,7 +75,7 @@ static int print_table(const struct kvad_model_info *info) {
     printf("\n%-16s%u, %u in the feed-forward layer\n", "width", info->d_model, info->d_ff);
     printf("%-16s%u rows, %u ids\n", "vocabulary", info->n_vocab, info->n_tokens);
     printf("%-16s%u tokens\n", "context", info->n_ctx);
-    printf("%-16s%s\n", "activation", cli_activation_name((int)info->activation));
+    printf("%-16s%s\n", "activation", kvad_activation_name(info->activation));
     printf("%-16s%g\n", "norm epsilon", (double)info->norm_eps);
     printf("%-16s%s\n", "output head", info->head_tied ? "tied to the embedding" : "own weights");
     printf("%-16s%s\n", "biases", info->has_bias ? "yes" : "no");
@@ -84,7 +84,7 @@ static int print_table(const struct kvad_model_info *info) {
     else
         printf("%-16snone\n", "end of text");
     puts("\nmemory");
-    print_bytes("weights", info->weight_bytes, cli_weights_name((int)info->weights));
+    print_bytes("weights", info->weight_bytes, kvad_weight_type_name(info->weights));
     print_bytes("KV per token", info->kv_bytes_per_token, "f32");
     print_bytes("KV per context", context_bytes(info), "f32");
     return cli_flush_output();

@@ -12,7 +12,7 @@ static const struct cli_group *const groups[] = {&cli_model_group, &cli_output_g
 /* What was written: one line for people on stderr, or an object. */
 static int report(const struct cli_session *session) {
     const struct cli_settings *settings = session->settings;
-    const char *weights = cli_weights_name((int)session->info.weights);
+    const char *weights = kvad_weight_type_name(session->info.weights);
     if (settings->json)
         return cli_json_print(json_pack("{s:i, s:s, s:s, s:I, s:b}", "schema", 1, "file",
                                         settings->output, "weights", weights, "weight_bytes",

@@ -86,12 +86,12 @@ static json_t *cache_json(const struct cli_generation *generation) {
     struct kvad_engine_info info;
     kvad_engine_get_info(session->engine, &info);
     return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I}", "policy",
-                     cli_cache_name(session->settings->cache), "bytes",
-                     (json_int_t)info.kv_bytes_peak, "pool_bytes", (json_int_t)info.kv_pool_bytes,
-                     "bytes_per_token", (json_int_t)info.kv_bytes_per_token, "k_type",
-                     cli_kv_name((int)info.k_type), "v_type", cli_kv_name((int)info.v_type),
-                     "block_tokens", (json_int_t)info.block_tokens, "n_ctx",
-                     (json_int_t)info.n_ctx);
+                     kvad_cache_policy_name((enum kvad_cache_policy)session->settings->cache),
+                     "bytes", (json_int_t)info.kv_bytes_peak, "pool_bytes",
+                     (json_int_t)info.kv_pool_bytes, "bytes_per_token",
+                     (json_int_t)info.kv_bytes_per_token, "k_type", kvad_kv_type_name(info.k_type),
+                     "v_type", kvad_kv_type_name(info.v_type), "block_tokens",
+                     (json_int_t)info.block_tokens, "n_ctx", (json_int_t)info.n_ctx);
 }
 
 static json_t *machine_json(const struct cli_generation *generation) {
@@ -132,6 +132,7 @@ void cli_generation_print_timing(const struct cli_generation *generation) {
             per_second(generation->prefill_tokens, generation->prefill_ms),
             generation->decode_tokens, ms_per_token(generation),
             per_second(generation->decode_tokens, generation->decode_ms),
-            cli_cache_name(session->settings->cache), cli_kv_name((int)info.k_type),
-            cli_kv_name((int)info.v_type), cache, info.n_threads, info.cpu);
+            kvad_cache_policy_name((enum kvad_cache_policy)session->settings->cache),
+            kvad_kv_type_name(info.k_type), kvad_kv_type_name(info.v_type), cache, info.n_threads,
+            info.cpu);
 }

@@ -14,15 +14,8 @@
 
 enum { DEFAULT_CHUNK = 128 }; /* rows of logits held at once */
 
-static const struct cli_choice reference_types[] = {
-    {"none", -1},
-    {"f32", KVAD_WEIGHTS_F32},
-    {"bf16", KVAD_WEIGHTS_BF16},
-    {"f16", KVAD_WEIGHTS_F16},
-    {"q8", KVAD_WEIGHTS_Q8},
-    {"q4", KVAD_WEIGHTS_Q4},
-    {0},
-};
+static const struct cli_choice reference_types[] = {{"none", -1},
+                                                    KVAD_WEIGHT_TYPE_LIST(CLI_WEIGHTS_CHOICE){0}};
 
 static const struct cli_option score_options[] = {
     {.name = "logits",
@@ -228,12 +221,12 @@ static int print_json(const struct scoring *scoring) {
         failed |= json_array_append_new(logprobs, cli_json_number(scoring->logprobs[i]));
         failed |= json_array_append_new(pieces, cli_json_string(bytes, size));
     }
-    json_t *object =
-        json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "schema", 1, "ids",
-                  cli_json_ids(scoring->ids, scoring->n), "pieces", pieces, "logprobs", logprobs,
-                  "total_logprob", cli_json_number(total_logprob(scoring)), "perplexity",
-                  cli_json_number(scoring->n > 1 ? perplexity(scoring) : NAN), "cache",
-                  cli_cache_name(scoring->session->settings->cache));
+    json_t *object = json_pack(
+        "{s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "schema", 1, "ids",
+        cli_json_ids(scoring->ids, scoring->n), "pieces", pieces, "logprobs", logprobs,
+        "total_logprob", cli_json_number(total_logprob(scoring)), "perplexity",
+        cli_json_number(scoring->n > 1 ? perplexity(scoring) : NAN), "cache",
+        kvad_cache_policy_name((enum kvad_cache_policy)scoring->session->settings->cache));
     if (scoring->against)
         failed |= json_object_set_new(object, "against", cli_against_json(scoring->against));
     if (!failed) return cli_json_print(object);

@@ -15,6 +15,12 @@
  *   errors     functions return enum kvad_status; `err` may be NULL, else it gets one line for
  *              people. Out-parameters are written only on success. Nothing prints or aborts.
  *   options    a struct whose first field is its size: call kvad_*_options_init() first.
+ *   growth     structs named options, info, stats and event get new fields at their end, and no
+ *              field ever moves; all others stay as they are. Functions that fill one are inline
+ *              here and pass the size that this header knows to the symbol NAME_sized (which is
+ *              what other languages call): a program runs with a newer library of the same
+ *              SONAME, which writes no byte beyond that size. With an older library, fields that
+ *              it does not know read as zero, and it refuses options that are larger than its own.
  *   strings    UTF-8, NUL-terminated; byte ranges are (pointer, size). Inputs are borrowed for the
  *              call only.
  *   threads    a model, tokenizer and threads handle may be used from any thread. An engine with
@@ -142,28 +148,47 @@ KVAD_API enum kvad_status kvad_tokenizer_piece(const struct kvad_tokenizer *toke
 
 struct kvad_model;
 
+/* What stands after "KVAD_ACTIVATION_", and the name that people write. */
+#define KVAD_ACTIVATION_LIST(X)                                                                    \
+    X(GELU_TANH, "gelu-tanh")                                                                      \
+    X(GELU_ERF, "gelu-erf")                                                                        \
+    X(RELU, "relu")                                                                                \
+    X(SILU, "silu")                                                                                \
+    X(TANH, "tanh")                                                                                \
+    X(SIGMOID, "sigmoid")                                                                          \
+    X(QUICK_GELU, "quick-gelu")                                                                    \
+    X(LINEAR, "linear")
+
 enum kvad_activation {
     KVAD_ACTIVATION_AUTO, /* what the file says, or its family's habit */
-    KVAD_ACTIVATION_GELU_TANH,
-    KVAD_ACTIVATION_GELU_ERF,
-    KVAD_ACTIVATION_RELU,
-    KVAD_ACTIVATION_SILU,
-    KVAD_ACTIVATION_TANH,
-    KVAD_ACTIVATION_SIGMOID,
-    KVAD_ACTIVATION_QUICK_GELU,
-    KVAD_ACTIVATION_LINEAR
+#define KVAD_ACTIVATION_ENUM(id, name) KVAD_ACTIVATION_##id,
+    KVAD_ACTIVATION_LIST(KVAD_ACTIVATION_ENUM)
+#undef KVAD_ACTIVATION_ENUM
+        KVAD_ACTIVATION_COUNT
 };
 
-/** How weights of linear layers lie in memory. Norms, biases and positions stay float32. */
+/* How weights of linear layers lie in memory; norms, biases and positions stay float32.
+ *   BF16, F16  2 bytes, rounded to nearest even
+ *   Q8         int8 in groups of 32 inputs with an f16 scale (the values of Q8_0)
+ *   Q4         int4 in groups of 32 inputs with an f16 scale (the values of Q4_0) */
+#define KVAD_WEIGHT_TYPE_LIST(X)                                                                   \
+    X(F32, "f32")                                                                                  \
+    X(BF16, "bf16")                                                                                \
+    X(F16, "f16")                                                                                  \
+    X(Q8, "q8")                                                                                    \
+    X(Q4, "q4")
+
 enum kvad_weight_type {
-    KVAD_WEIGHTS_F32,
-    KVAD_WEIGHTS_BF16, /* rounded to nearest even; 2 bytes */
-    KVAD_WEIGHTS_F16,  /* rounded to nearest even; 2 bytes */
-    KVAD_WEIGHTS_Q8,   /* int8 in groups of 32 inputs with an f16 scale (the values of Q8_0) */
-    KVAD_WEIGHTS_Q4,   /* int4 in groups of 32 inputs with an f16 scale (the values of Q4_0) */
-    KVAD_WEIGHT_TYPE_COUNT,
+#define KVAD_WEIGHT_TYPE_ENUM(id, name) KVAD_WEIGHTS_##id,
+    KVAD_WEIGHT_TYPE_LIST(KVAD_WEIGHT_TYPE_ENUM)
+#undef KVAD_WEIGHT_TYPE_ENUM
+        KVAD_WEIGHT_TYPE_COUNT,
     KVAD_WEIGHTS_AUTO = KVAD_WEIGHT_TYPE_COUNT /* as a packed file has them; else F32 */
 };
+
+/** Names of the values ("gelu-tanh", "bf16"); "auto" for AUTO, "unknown" for what is none. */
+KVAD_API const char *kvad_activation_name(enum kvad_activation activation);
+KVAD_API const char *kvad_weight_type_name(enum kvad_weight_type type);
 
 struct kvad_model_options {
     size_t struct_size;
@@ -195,7 +220,10 @@ struct kvad_model_info {
     enum kvad_weight_type weights; /* in memory */
 };
 
-KVAD_API void kvad_model_options_init(struct kvad_model_options *options);
+KVAD_API void kvad_model_options_init_sized(struct kvad_model_options *options, size_t size);
+static inline void kvad_model_options_init(struct kvad_model_options *options) {
+    kvad_model_options_init_sized(options, sizeof *options);
+}
 /** Load a model: a folder, a file (ckpt.pt, model.safetensors, pytorch_model.bin, ...index.json) or
  * a name in the local Hugging Face cache ("gpt2"). Every parameter is set from the file or the load
  * is refused by name. */
@@ -209,9 +237,16 @@ KVAD_API enum kvad_status kvad_model_load_memory(const void *data, size_t size,
                                                  const struct kvad_model_options *options,
                                                  struct kvad_model **out, struct kvad_error *err);
 /** What loading `path` would give and cost; reads headers only, allocates no weights. */
-KVAD_API enum kvad_status kvad_model_inspect(const char *path,
-                                             const struct kvad_model_options *options,
-                                             struct kvad_model_info *info, struct kvad_error *err);
+KVAD_API enum kvad_status kvad_model_inspect_sized(const char *path,
+                                                   const struct kvad_model_options *options,
+                                                   struct kvad_model_info *info, size_t size,
+                                                   struct kvad_error *err);
+static inline enum kvad_status kvad_model_inspect(const char *path,
+                                                  const struct kvad_model_options *options,
+                                                  struct kvad_model_info *info,
+                                                  struct kvad_error *err) {
+    return kvad_model_inspect_sized(path, options, info, sizeof *info, err);
+}
 /** Write a model to `path` as it lies in memory: weights in their type, configuration and tokenizer
  * in one file, which kvad_model_load() maps in milliseconds. Replaces an existing file only when
  * all is written. KVAD_ERR_UNSUPPORTED for a model that came from such a file (copy it). */
@@ -219,7 +254,12 @@ KVAD_API enum kvad_status kvad_model_pack(const struct kvad_model *model, const 
                                           struct kvad_error *err);
 KVAD_API struct kvad_model *kvad_model_retain(struct kvad_model *model);
 KVAD_API void kvad_model_release(struct kvad_model **model);
-KVAD_API void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info *info);
+KVAD_API void kvad_model_get_info_sized(const struct kvad_model *model,
+                                        struct kvad_model_info *info, size_t size);
+static inline void kvad_model_get_info(const struct kvad_model *model,
+                                       struct kvad_model_info *info) {
+    kvad_model_get_info_sized(model, info, sizeof *info);
+}
 /** The tokenizer found with the model, borrowed, or NULL (token ids still work). */
 KVAD_API struct kvad_tokenizer *kvad_model_tokenizer(const struct kvad_model *model);
 
@@ -240,23 +280,43 @@ KVAD_API unsigned kvad_threads_count(const struct kvad_threads *threads);
 struct kvad_engine;
 struct kvad_sequence;
 
-/** Where the rows of a growing cache live (docs/architecture.md). Every policy gives the same bits.
- */
+/* Where the rows of a growing cache live (docs/architecture.md). Every policy gives the same bits.
+ *   PAGED   blocks of a pool, a table per sequence
+ *   STATIC  one reservation of the whole context per sequence
+ *   GROW    a fresh area and a full copy per append: what torch.cat does
+ *   NONE    nothing is kept: requests send the whole window again at every token */
+#define KVAD_CACHE_POLICY_LIST(X)                                                                  \
+    X(PAGED, "paged")                                                                              \
+    X(STATIC, "static")                                                                            \
+    X(GROW, "grow")                                                                                \
+    X(NONE, "none")
+
 enum kvad_cache_policy {
-    KVAD_CACHE_PAGED,  /* blocks of a pool, a table per sequence */
-    KVAD_CACHE_STATIC, /* one reservation of the whole context per sequence */
-    KVAD_CACHE_GROW,   /* a fresh area and a full copy per append: what torch.cat does */
-    KVAD_CACHE_NONE    /* nothing is kept: requests send the whole window again at every token */
+#define KVAD_CACHE_POLICY_ENUM(id, name) KVAD_CACHE_##id,
+    KVAD_CACHE_POLICY_LIST(KVAD_CACHE_POLICY_ENUM)
+#undef KVAD_CACHE_POLICY_ENUM
+        KVAD_CACHE_POLICY_COUNT
 };
 
-/** How keys and values lie in the cache. Every type is lossy in the same way on every path. */
+/* How keys and values lie in the cache. Every type is lossy in the same way on every path.
+ *   F16, BF16  rounded to nearest even
+ *   Q8         int8 and one float32 scale per token, head, and K or V */
+#define KVAD_KV_TYPE_LIST(X)                                                                       \
+    X(F32, "f32")                                                                                  \
+    X(F16, "f16")                                                                                  \
+    X(BF16, "bf16")                                                                                \
+    X(Q8, "q8")
+
 enum kvad_kv_type {
-    KVAD_KV_F32,
-    KVAD_KV_F16,  /* rounded to nearest even */
-    KVAD_KV_BF16, /* rounded to nearest even */
-    KVAD_KV_Q8,   /* int8 and one float32 scale per token, head, and K or V */
-    KVAD_KV_TYPE_COUNT
+#define KVAD_KV_TYPE_ENUM(id, name) KVAD_KV_##id,
+    KVAD_KV_TYPE_LIST(KVAD_KV_TYPE_ENUM)
+#undef KVAD_KV_TYPE_ENUM
+        KVAD_KV_TYPE_COUNT
 };
+
+/** Names of the values ("paged", "f16"); "unknown" for what is none. */
+KVAD_API const char *kvad_cache_policy_name(enum kvad_cache_policy policy);
+KVAD_API const char *kvad_kv_type_name(enum kvad_kv_type type);
 
 struct kvad_engine_options {
     size_t struct_size;
@@ -308,13 +368,21 @@ KVAD_API const char *kvad_cpu_supported(unsigned index);
  * elements takes 4, 2 or 1 byte an element and Q8 a scale of 4 bytes. */
 KVAD_API uint64_t kvad_kv_bytes_per_token(const struct kvad_model_info *info,
                                           enum kvad_kv_type k_type, enum kvad_kv_type v_type);
-KVAD_API void kvad_engine_options_init(struct kvad_engine_options *options);
+KVAD_API void kvad_engine_options_init_sized(struct kvad_engine_options *options, size_t size);
+static inline void kvad_engine_options_init(struct kvad_engine_options *options) {
+    kvad_engine_options_init_sized(options, sizeof *options);
+}
 KVAD_API enum kvad_status kvad_engine_open(struct kvad_model *model,
                                            const struct kvad_engine_options *options,
                                            struct kvad_engine **out, struct kvad_error *err);
 /** Close and write NULL. Sequences and requests of this engine must be gone. */
 KVAD_API void kvad_engine_close(struct kvad_engine **engine);
-KVAD_API void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_info *info);
+KVAD_API void kvad_engine_get_info_sized(const struct kvad_engine *engine,
+                                         struct kvad_engine_info *info, size_t size);
+static inline void kvad_engine_get_info(const struct kvad_engine *engine,
+                                        struct kvad_engine_info *info) {
+    kvad_engine_get_info_sized(engine, info, sizeof *info);
+}
 
 KVAD_API enum kvad_status kvad_sequence_create(struct kvad_engine *engine,
                                                struct kvad_sequence **out, struct kvad_error *err);
@@ -400,7 +468,10 @@ struct kvad_sampler_options {
 };
 
 /** Temperature 1 and everything else off: the model's own distribution. */
-KVAD_API void kvad_sampler_options_init(struct kvad_sampler_options *options);
+KVAD_API void kvad_sampler_options_init_sized(struct kvad_sampler_options *options, size_t size);
+static inline void kvad_sampler_options_init(struct kvad_sampler_options *options) {
+    kvad_sampler_options_init_sized(options, sizeof *options);
+}
 /** All values are checked here; KVAD_ERR_ARGUMENT names the field, its value and its range. */
 KVAD_API enum kvad_status kvad_sampler_create(const struct kvad_sampler_options *options,
                                               uint32_t n_vocab,
@@ -473,7 +544,10 @@ struct kvad_event {
     enum kvad_finish finish; /* not NONE: the last event of this request */
 };
 
-KVAD_API void kvad_request_options_init(struct kvad_request_options *options);
+KVAD_API void kvad_request_options_init_sized(struct kvad_request_options *options, size_t size);
+static inline void kvad_request_options_init(struct kvad_request_options *options) {
+    kvad_request_options_init_sized(options, sizeof *options);
+}
 KVAD_API enum kvad_status kvad_request_submit(struct kvad_engine *engine,
                                               const struct kvad_request_options *options,
                                               struct kvad_request **out, struct kvad_error *err);
@@ -483,7 +557,11 @@ KVAD_API enum kvad_status kvad_request_submit(struct kvad_engine *engine,
 KVAD_API enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *n_active,
                                            struct kvad_error *err);
 /** Take the next event; false: none now. */
-KVAD_API bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event);
+KVAD_API bool kvad_request_poll_sized(struct kvad_request *request, struct kvad_event *event,
+                                      size_t size);
+static inline bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event) {
+    return kvad_request_poll_sized(request, event, sizeof *event);
+}
 /** Why a prompt did not find more of itself in the cache. */
 enum kvad_cache_miss {
     KVAD_MISS_NONE,    /* it found all */
@@ -501,7 +579,6 @@ enum kvad_cache_miss {
 /** Why a prompt did not find more of itself, in full. For whoever runs the engine: it tells about
  * other requests, those with another salt too. */
 struct kvad_miss_info {
-    size_t struct_size; /* set it to sizeof before the call; so much is filled */
     enum kvad_cache_miss miss;
     size_t position; /* of the first token that was not found, in the prompt */
     int32_t wanted;  /* that token; -1: it found all */
@@ -538,15 +615,27 @@ struct kvad_cache_stats {
     size_t n_running, n_waiting; /* requests */
 };
 
-KVAD_API void kvad_request_get_info(const struct kvad_request *request,
-                                    struct kvad_request_info *info);
+KVAD_API void kvad_request_get_info_sized(const struct kvad_request *request,
+                                          struct kvad_request_info *info, size_t size);
+static inline void kvad_request_get_info(const struct kvad_request *request,
+                                         struct kvad_request_info *info) {
+    kvad_request_get_info_sized(request, info, sizeof *info);
+}
 /** Why its prompt found no more in the cache; known once it has begun. */
-KVAD_API void kvad_request_get_miss(const struct kvad_request *request,
-                                    struct kvad_miss_info *info);
+KVAD_API void kvad_request_get_miss_sized(const struct kvad_request *request,
+                                          struct kvad_miss_info *info, size_t size);
+static inline void kvad_request_get_miss(const struct kvad_request *request,
+                                         struct kvad_miss_info *info) {
+    kvad_request_get_miss_sized(request, info, sizeof *info);
+}
 /** Its number, from 0, in the order of submission: as the log and kvad_miss_info name it. */
 KVAD_API uint64_t kvad_request_number(const struct kvad_request *request);
-KVAD_API void kvad_cache_get_stats(const struct kvad_engine *engine,
-                                   struct kvad_cache_stats *stats);
+KVAD_API void kvad_cache_get_stats_sized(const struct kvad_engine *engine,
+                                         struct kvad_cache_stats *stats, size_t size);
+static inline void kvad_cache_get_stats(const struct kvad_engine *engine,
+                                        struct kvad_cache_stats *stats) {
+    kvad_cache_get_stats_sized(engine, stats, sizeof *stats);
+}
 /** One character per block into text[capacity], ended by NUL: '.' free, 'o' idle, '1' held by one,
  * '2' to '9' by as many, '+' by more. Returns the number of blocks. */
 KVAD_API size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capacity);

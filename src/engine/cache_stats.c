@@ -1,6 +1,5 @@
 /* Where the bytes of the cache are, and what requests got out of it. */
-#include <string.h>
-
+#include "base/growing.h"
 #include "engine/pin.h"
 #include "engine/request.h"
 
@@ -16,8 +15,7 @@ static uint64_t count_table_bytes(const struct kvad_engine *e) {
     return bytes;
 }
 
-void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_stats *stats) {
-    const struct kvad_engine *e = engine;
+static void read_stats(const struct kvad_engine *e, struct kvad_cache_stats *stats) {
     const struct kvad_kv_pool *pool = &e->pool;
     const struct kvad_cache_counters *counters = &e->counters;
     uint64_t bytes = pool->block_bytes;
@@ -41,8 +39,14 @@ void kvad_cache_get_stats(const struct kvad_engine *engine, struct kvad_cache_st
     stats->n_copies = pool->n_copies;
 }
 
-void kvad_request_get_info(const struct kvad_request *request, struct kvad_request_info *info) {
-    const struct kvad_request *r = request;
+void kvad_cache_get_stats_sized(const struct kvad_engine *engine, struct kvad_cache_stats *stats,
+                                size_t size) {
+    struct kvad_cache_stats ours;
+    read_stats(engine, &ours);
+    kvad_growing_give(stats, size, &ours, sizeof ours);
+}
+
+static void read_request(const struct kvad_request *r, struct kvad_request_info *info) {
     *info = (struct kvad_request_info){.n_prompt_tokens = r->n_prompt,
                                        .n_output_tokens = r->n_outputs,
                                        .n_cached_tokens = r->n_cached,
@@ -60,25 +64,32 @@ void kvad_request_get_info(const struct kvad_request *request, struct kvad_reque
             info->bytes_saved += kv->pool->block_bytes;
 }
 
-void kvad_request_get_miss(const struct kvad_request *request, struct kvad_miss_info *info) {
+void kvad_request_get_miss_sized(const struct kvad_request *request, struct kvad_miss_info *info,
+                                 size_t size) {
     const struct kvad_request *r = request;
     size_t at = r->first_window + r->n_cached;
-    struct kvad_miss_info all = {.struct_size = info->struct_size,
-                                 .miss = r->miss,
-                                 .position = at,
-                                 .wanted = at < r->n_prompt ? r->ids[at] : -1,
-                                 .cached = -1,
-                                 .evicted_for = KVAD_NO_REQUEST};
-    if (r->miss == KVAD_MISS_DIFFERS || r->miss == KVAD_MISS_EVICTED) all.cached = r->miss_other;
+    struct kvad_miss_info ours = {.miss = r->miss,
+                                  .position = at,
+                                  .wanted = at < r->n_prompt ? r->ids[at] : -1,
+                                  .cached = -1,
+                                  .evicted_for = KVAD_NO_REQUEST};
+    if (r->miss == KVAD_MISS_DIFFERS || r->miss == KVAD_MISS_EVICTED) ours.cached = r->miss_other;
     if (r->miss == KVAD_MISS_EVICTED) {
-        all.evicted_steps = r->evicted_ago;
-        all.evicted_for = r->evicted_for;
+        ours.evicted_steps = r->evicted_ago;
+        ours.evicted_for = r->evicted_for;
     }
-    memcpy(info, &all, kvad_min_size(info->struct_size, sizeof all));
+    kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
 uint64_t kvad_request_number(const struct kvad_request *request) {
     return request->arrival;
+}
+
+void kvad_request_get_info_sized(const struct kvad_request *request, struct kvad_request_info *info,
+                                 size_t size) {
+    struct kvad_request_info ours;
+    read_request(request, &ours);
+    kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
 static char block_sign(const struct kvad_kv_pool *pool, size_t block) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 
 enum { DEFAULT_BATCH_TOKENS = 512, DEFAULT_BLOCK_TOKENS = 16, MAX_SEQUENCES = 1 << 16 };
 
@@ -22,8 +23,9 @@ void kvad_engine_log(const struct kvad_engine *engine, enum kvad_log_level level
     engine->log.write(engine->log.user, level, text);
 }
 
-void kvad_engine_options_init(struct kvad_engine_options *options) {
-    *options = (struct kvad_engine_options){.struct_size = sizeof *options};
+void kvad_engine_options_init_sized(struct kvad_engine_options *options, size_t size) {
+    struct kvad_engine_options ours = {0};
+    kvad_growing_give_options(options, size, &ours, sizeof ours);
 }
 
 /* Take over what the caller's (perhaps older, shorter) struct holds. */
@@ -31,13 +33,7 @@ static enum kvad_status read_options(const struct kvad_engine_options *given,
                                      struct kvad_engine_options *options, struct kvad_error *err) {
     kvad_engine_options_init(options);
     if (!given) return KVAD_OK;
-    if (given->struct_size < sizeof given->struct_size || given->struct_size > sizeof *options)
-        return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "engine options: struct_size is %zu, at most %zu is known; call "
-                         "kvad_engine_options_init() first",
-                         given->struct_size, sizeof *options);
-    memcpy(options, given, given->struct_size);
-    return KVAD_OK;
+    return kvad_growing_take_options(options, sizeof *options, given, "engine", err);
 }
 
 static enum kvad_status check_limits(struct kvad_engine *e, const struct kvad_engine_options *o,
@@ -47,7 +43,7 @@ static enum kvad_status check_limits(struct kvad_engine *e, const struct kvad_en
     e->n_ctx = o->n_ctx ? o->n_ctx : model_ctx;
     e->n_sequences = o->n_sequences ? o->n_sequences : 1;
     e->n_batch_tokens = o->n_batch_tokens ? o->n_batch_tokens : DEFAULT_BATCH_TOKENS;
-    if (e->cache > KVAD_CACHE_NONE)
+    if (e->cache >= KVAD_CACHE_POLICY_COUNT)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "cache policy %d is unknown", (int)e->cache);
     if (e->n_ctx > model_ctx)
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
@@ -230,20 +226,22 @@ void kvad_engine_note_peak(struct kvad_engine *engine) {
     if (bytes > engine->kv_bytes_peak) engine->kv_bytes_peak = bytes;
 }
 
-void kvad_engine_get_info(const struct kvad_engine *engine, struct kvad_engine_info *info) {
-    *info = (struct kvad_engine_info){.n_threads = kvad_threads_count(engine->threads),
-                                      .n_ctx = engine->n_ctx,
-                                      .block_tokens = (uint32_t)engine->shape.block_tokens,
-                                      .n_blocks = (uint32_t)engine->pool.n_blocks,
-                                      .k_type = engine->shape.k_type,
-                                      .v_type = engine->shape.v_type,
-                                      .kv_bytes_per_token = kvad_kv_token_bytes(&engine->shape),
-                                      .step_bytes = engine->step_bytes,
-                                      .kv_pool_bytes = (uint64_t)engine->pool.n_blocks *
-                                                       engine->pool.block_bytes,
-                                      .kv_bytes = kvad_engine_kv_bytes(engine),
-                                      .kv_bytes_peak = engine->kv_bytes_peak};
-    snprintf(info->cpu, sizeof info->cpu, "%s", engine->kernels.isa);
+void kvad_engine_get_info_sized(const struct kvad_engine *engine, struct kvad_engine_info *info,
+                                size_t size) {
+    struct kvad_engine_info ours = {.n_threads = kvad_threads_count(engine->threads),
+                                    .n_ctx = engine->n_ctx,
+                                    .block_tokens = (uint32_t)engine->shape.block_tokens,
+                                    .n_blocks = (uint32_t)engine->pool.n_blocks,
+                                    .k_type = engine->shape.k_type,
+                                    .v_type = engine->shape.v_type,
+                                    .kv_bytes_per_token = kvad_kv_token_bytes(&engine->shape),
+                                    .step_bytes = engine->step_bytes,
+                                    .kv_pool_bytes =
+                                        (uint64_t)engine->pool.n_blocks * engine->pool.block_bytes,
+                                    .kv_bytes = kvad_engine_kv_bytes(engine),
+                                    .kv_bytes_peak = engine->kv_bytes_peak};
+    snprintf(ours.cpu, sizeof ours.cpu, "%s", engine->kernels.isa);
+    kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
 void kvad_engine_interrupt(struct kvad_engine *engine) {

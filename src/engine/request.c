@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 #include "engine/scheduler.h"
 #include "sampling/logprob.h"
 
@@ -24,14 +25,15 @@ static void push_event(struct kvad_request *r, int32_t token, double logprob, co
     r->text_size += text_size;
 }
 
-bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event) {
+bool kvad_request_poll_sized(struct kvad_request *request, struct kvad_event *event, size_t size) {
     if (request->n_events == 0) return false;
     const struct request_event *e = &request->events[request->first_event];
-    *event = (struct kvad_event){.token = e->token,
-                                 .logprob = e->logprob,
-                                 .text = request->text ? request->text + e->text : "",
-                                 .text_size = e->text_size,
-                                 .finish = e->finish};
+    struct kvad_event ours = {.token = e->token,
+                              .logprob = e->logprob,
+                              .text = request->text ? request->text + e->text : "",
+                              .text_size = e->text_size,
+                              .finish = e->finish};
+    kvad_growing_give(event, size, &ours, sizeof ours);
     request->first_event = (request->first_event + 1) % REQUEST_EVENTS;
     request->n_events--;
     return true;

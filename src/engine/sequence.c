@@ -6,7 +6,8 @@ static enum kvad_kv_source source_of(enum kvad_cache_policy cache) {
     case KVAD_CACHE_STATIC: return KVAD_KV_STATIC;
     case KVAD_CACHE_GROW: return KVAD_KV_GROW;
     case KVAD_CACHE_PAGED:
-    case KVAD_CACHE_NONE: break;
+    case KVAD_CACHE_NONE:
+    case KVAD_CACHE_POLICY_COUNT: break;
     }
     return KVAD_KV_PAGED;
 }

@@ -3,23 +3,22 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 #include "engine/request.h"
 #include "tokenizer/tokenizer.h"
 
-void kvad_request_options_init(struct kvad_request_options *options) {
-    *options =
-        (struct kvad_request_options){.struct_size = sizeof *options, .max_tokens = SIZE_MAX};
+void kvad_request_options_init_sized(struct kvad_request_options *options, size_t size) {
+    struct kvad_request_options ours = {.max_tokens = SIZE_MAX};
+    kvad_growing_give_options(options, size, &ours, sizeof ours);
 }
 
 static enum kvad_status read_options(const struct kvad_request_options *given,
                                      struct kvad_request_options *options, struct kvad_error *err) {
     kvad_request_options_init(options);
-    if (!given || given->struct_size < sizeof given->struct_size ||
-        given->struct_size > sizeof *options)
+    if (!given)
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "request options: call kvad_request_options_init() first");
-    memcpy(options, given, given->struct_size);
-    return KVAD_OK;
+                         "request options are NULL: call kvad_request_options_init() first");
+    return kvad_growing_take_options(options, sizeof *options, given, "request", err);
 }
 
 static enum kvad_status check_prompt(const struct kvad_engine *e,
@@ -91,12 +90,8 @@ static enum kvad_status make_sampler(struct kvad_request *r, const struct kvad_r
     kvad_sampler_options_init(&options);
     options.temperature = 0;
     if (o->sampler) {
-        if (o->sampler->struct_size < sizeof options.struct_size ||
-            o->sampler->struct_size > sizeof options)
-            return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                             "sampler options: call kvad_sampler_options_init() first");
-        memcpy(&options, o->sampler, o->sampler->struct_size);
-        options.struct_size = sizeof options;
+        kvad_sampler_options_init(&options);
+        KVAD_TRY(kvad_growing_take_options(&options, sizeof options, o->sampler, "sampler", err));
     }
     uint32_t n_tokens = r->engine->model->n_tokens;
     if (options.n_tokens == 0 || options.n_tokens > n_tokens) options.n_tokens = n_tokens;

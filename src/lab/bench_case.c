@@ -41,16 +41,14 @@ void bench_case_close(struct bench_run *run, struct bench_case_run *c) {
 
 static void describe(const struct kvad_bench_case *c, char *text, size_t size) {
     static const char *const kinds[] = {"decode", "prefill", "batch"};
-    static const char *const policies[] = {"paged", "static", "grow", "none"};
-    static const char *const weights[] = {"f32", "bf16", "f16", "q8", "q4"};
+    const char *weights = kvad_weight_type_name(c->weights);
     if (c->kind == KVAD_BENCH_PREFILL)
-        snprintf(text, size, "%s %s, %u tokens", weights[c->weights], kinds[c->kind], c->n_tokens);
+        snprintf(text, size, "%s %s, %u tokens", weights, kinds[c->kind], c->n_tokens);
     else if (c->kind == KVAD_BENCH_BATCH)
-        snprintf(text, size, "%s %s, %u sequences", weights[c->weights], kinds[c->kind],
-                 c->n_sequences);
+        snprintf(text, size, "%s %s, %u sequences", weights, kinds[c->kind], c->n_sequences);
     else
-        snprintf(text, size, "%s %s, context %u, cache %s", weights[c->weights], kinds[c->kind],
-                 c->context, policies[c->policy]);
+        snprintf(text, size, "%s %s, context %u, cache %s", weights, kinds[c->kind], c->context,
+                 kvad_cache_policy_name(c->policy));
 }
 
 /* Say what is being done; false: stop. */

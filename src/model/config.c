@@ -34,13 +34,13 @@ static const struct {
 };
 enum { N_ACTIVATIONS = sizeof activations / sizeof *activations };
 
-const char *kvad_activation_name(enum kvad_activation activation) {
+const char *kvad_activation_config_name(enum kvad_activation activation) {
     for (size_t i = 0; i < N_ACTIVATIONS; i++)
         if (activations[i].activation == activation) return activations[i].name;
     return "auto";
 }
 
-enum kvad_activation kvad_activation_from_name(const char *name) {
+enum kvad_activation kvad_activation_from_config_name(const char *name) {
     for (size_t i = 0; i < N_ACTIVATIONS; i++)
         if (strcmp(activations[i].name, name) == 0) return activations[i].activation;
     return KVAD_ACTIVATION_AUTO;

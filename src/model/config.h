@@ -26,7 +26,7 @@ enum kvad_status kvad_config_read(const struct kvad_checkpoint *checkpoint,
                                   struct kvad_error *err);
 
 /** Name of an activation as config.json has it, and back (AUTO: none of this name). */
-const char *kvad_activation_name(enum kvad_activation activation);
-enum kvad_activation kvad_activation_from_name(const char *name);
+const char *kvad_activation_config_name(enum kvad_activation activation);
+enum kvad_activation kvad_activation_from_config_name(const char *name);
 
 #endif

@@ -81,7 +81,8 @@ static kvad_unary_fn *activation_kernel(const struct kvad_kernels *k, enum kvad_
     case KVAD_ACTIVATION_SIGMOID: return k->sigmoid;
     case KVAD_ACTIVATION_QUICK_GELU: return k->quick_gelu;
     case KVAD_ACTIVATION_AUTO: /* decided by the loader */
-    case KVAD_ACTIVATION_LINEAR: return NULL;
+    case KVAD_ACTIVATION_LINEAR:
+    case KVAD_ACTIVATION_COUNT: break;
     }
     return NULL;
 }

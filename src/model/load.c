@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 #include "formats/locate.h"
 #include "model/load_tokenizer.h"
 #include "model/pack.h"
@@ -23,15 +24,10 @@ static enum kvad_status copy_options(const struct kvad_model_options *from,
                                      struct kvad_model_options *to, struct kvad_error *err) {
     kvad_model_options_init(to);
     if (!from) return KVAD_OK;
-    if (from->struct_size < sizeof from->struct_size || from->struct_size > sizeof *to)
-        return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "options: struct_size is %zu; call kvad_model_options_init() first",
-                         from->struct_size);
-    memcpy(to, from, from->struct_size); /* a shorter one is of an older program */
-    to->struct_size = sizeof *to;
-    if ((unsigned)to->activation > KVAD_ACTIVATION_LINEAR)
+    KVAD_TRY(kvad_growing_take_options(to, sizeof *to, from, "model", err));
+    if ((unsigned)to->activation >= KVAD_ACTIVATION_COUNT)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "options: activation is %u, must be 0 to %u",
-                         (unsigned)to->activation, (unsigned)KVAD_ACTIVATION_LINEAR);
+                         (unsigned)to->activation, (unsigned)KVAD_ACTIVATION_COUNT - 1);
     return KVAD_OK;
 }
 
@@ -146,20 +142,24 @@ enum kvad_status kvad_model_load_memory(const void *data, size_t size, const cha
     return status;
 }
 
-enum kvad_status kvad_model_inspect(const char *path, const struct kvad_model_options *options,
-                                    struct kvad_model_info *info, struct kvad_error *err) {
+enum kvad_status kvad_model_inspect_sized(const char *path,
+                                          const struct kvad_model_options *options,
+                                          struct kvad_model_info *info, size_t size,
+                                          struct kvad_error *err) {
     struct loader l;
     KVAD_TRY(start(&l, options, err));
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
     if (kvad_pack_probe(path)) {
         struct kvad_model *model = NULL;
         KVAD_TRY(kvad_pack_load(path, &l.options, &model, err));
-        kvad_model_get_info(model, info);
+        kvad_model_get_info_sized(model, info, size);
         kvad_model_release(&model);
         return KVAD_OK;
     }
     enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
-    if (status == KVAD_OK) status = measure(&l, info, err);
+    struct kvad_model_info ours;
+    if (status == KVAD_OK) status = measure(&l, &ours, err);
+    if (status == KVAD_OK) kvad_growing_give(info, size, &ours, sizeof ours);
     finish(&l);
     return status;
 }

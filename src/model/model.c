@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 #include "formats/locate.h"
 
 struct range {
@@ -31,7 +32,7 @@ enum kvad_status kvad_description_check(const struct kvad_description *d, const 
                          d->n_heads, d->head_dim, 1u << 20);
     if (d->norm != KVAD_NORM_LAYER || d->position != KVAD_POSITION_LEARNED)
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "%s: unknown kind of norm or position", name);
-    if (d->activation <= KVAD_ACTIVATION_AUTO || d->activation > KVAD_ACTIVATION_LINEAR)
+    if (d->activation <= KVAD_ACTIVATION_AUTO || d->activation >= KVAD_ACTIVATION_COUNT)
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "%s: activation is not decided", name);
     if (!(d->norm_eps >= 0 && d->norm_eps <= 1))
         return kvad_fail(err, KVAD_ERR_FORMAT, "%s: epsilon of the norms is %g, must be 0 to 1",
@@ -70,9 +71,10 @@ struct kvad_tokenizer *kvad_model_tokenizer(const struct kvad_model *model) {
     return model->tokenizer;
 }
 
-void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info *info) {
+void kvad_model_get_info_sized(const struct kvad_model *model, struct kvad_model_info *info,
+                               size_t size) {
     const struct kvad_description *d = &model->description;
-    *info = (struct kvad_model_info){
+    struct kvad_model_info ours = {
         .n_layers = d->n_layers,
         .n_heads = d->n_heads,
         .n_kv_heads = d->n_kv_heads,
@@ -94,10 +96,11 @@ void kvad_model_get_info(const struct kvad_model *model, struct kvad_model_info 
         .kv_bytes_per_token =
             (uint64_t)d->n_layers * d->n_kv_heads * d->head_dim * 2 * sizeof(float),
     };
-    memcpy(info->family, d->family, sizeof info->family);
+    memcpy(ours.family, d->family, sizeof ours.family);
+    kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
-void kvad_model_options_init(struct kvad_model_options *options) {
-    *options =
-        (struct kvad_model_options){.struct_size = sizeof *options, .weights = KVAD_WEIGHTS_AUTO};
+void kvad_model_options_init_sized(struct kvad_model_options *options, size_t size) {
+    struct kvad_model_options ours = {.weights = KVAD_WEIGHTS_AUTO};
+    kvad_growing_give_options(options, size, &ours, sizeof ours);
 }

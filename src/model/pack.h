@@ -34,7 +34,6 @@ struct kvad_pack_header {
     uint64_t json_bytes, data_offset, data_bytes, json_hash, data_hash, zero;
 };
 
-extern const char *const kvad_pack_weight_names[KVAD_WEIGHT_TYPE_COUNT];
 /* Names of the tokenizer's files, in the order of kvad_tokenizer_maps. */
 extern const char *const kvad_pack_roles[5];
 

@@ -100,11 +100,11 @@ static enum kvad_status read_description(struct reader *r, struct kvad_model *mo
         KVAD_TRY(kvad_json_get_u32(r->json, r->path, "eos", 0, INT32_MAX, &eos, r->err));
     d->eos = eos == UINT32_MAX ? -1 : (int32_t)eos;
     d->norm_eps = (float)eps;
-    d->activation = kvad_activation_from_name(activation);
+    d->activation = kvad_activation_from_config_name(activation);
     if (r->options->activation != KVAD_ACTIVATION_AUTO) d->activation = r->options->activation;
     memcpy(d->family, family, kvad_min_size(strlen(family), sizeof d->family - 1));
-    for (int i = 0; i < KVAD_WEIGHT_TYPE_COUNT; i++)
-        if (strcmp(weights, kvad_pack_weight_names[i]) == 0) {
+    for (unsigned i = 0; i < KVAD_WEIGHT_TYPE_COUNT; i++)
+        if (strcmp(weights, kvad_weight_type_name((enum kvad_weight_type)i)) == 0) {
             model->weights = (enum kvad_weight_type)i;
             return kvad_description_check(d, r->path, r->err);
         }
@@ -115,9 +115,9 @@ static enum kvad_status read_description(struct reader *r, struct kvad_model *mo
 static enum kvad_status check_wishes(const struct reader *r, const struct kvad_model *model) {
     const struct kvad_model_options *o = r->options;
     if (o->weights != KVAD_WEIGHTS_AUTO && o->weights != model->weights)
-        return kvad_fail(
-            r->err, KVAD_ERR_UNSUPPORTED, "%s: is packed in %s; pack the original again to have %s",
-            r->path, kvad_pack_weight_names[model->weights], kvad_pack_weight_names[o->weights]);
+        return kvad_fail(r->err, KVAD_ERR_UNSUPPORTED,
+                         "%s: is packed in %s; pack the original again to have %s", r->path,
+                         kvad_weight_type_name(model->weights), kvad_weight_type_name(o->weights));
     if (o->n_heads && o->n_heads != model->description.n_heads)
         return kvad_fail(r->err, KVAD_ERR_ARGUMENT, "%s: has %u heads, not %u", r->path,
                          model->description.n_heads, o->n_heads);

@@ -13,8 +13,6 @@
 #include "model/pack.h"
 #include "tokenizer/tokenizer.h"
 
-const char *const kvad_pack_weight_names[KVAD_WEIGHT_TYPE_COUNT] = {"f32", "bf16", "f16", "q8",
-                                                                    "q4"};
 const char *const kvad_pack_roles[5] = {"main", "merges", "added", "config", "special"};
 
 static json_t *list_biases(const struct kvad_model *model) {
@@ -47,11 +45,11 @@ static json_t *describe(const struct kvad_model *model, const struct kvad_tokeni
         "n_heads", (json_int_t)d->n_heads, "n_kv_heads", (json_int_t)d->n_kv_heads, "head_dim",
         (json_int_t)d->head_dim, "d_model", (json_int_t)d->d_model, "d_ff", (json_int_t)d->d_ff,
         "n_vocab", (json_int_t)d->n_vocab, "n_ctx", (json_int_t)d->n_ctx, "activation",
-        kvad_activation_name(d->activation), "norm_eps", (double)d->norm_eps, "scale_attn",
+        kvad_activation_config_name(d->activation), "norm_eps", (double)d->norm_eps, "scale_attn",
         (int)d->scale_attn, "scale_attn_by_layer", (int)d->scale_attn_by_layer, "head_tied",
         (int)d->head_tied, "eos", (json_int_t)d->eos, "n_tokens", (json_int_t)model->n_tokens,
-        "weights", kvad_pack_weight_names[model->weights], "biases", list_biases(model),
-        "tokenizer", list_files(maps));
+        "weights", kvad_weight_type_name(model->weights), "biases", list_biases(model), "tokenizer",
+        list_files(maps));
 }
 
 /* Everything or a failure with errno. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/growing.h"
 #include "sampling/sampler.h"
 
 /* Below it, logits that differ at all in float32 differ by many temperatures: a draw could only
@@ -22,14 +23,14 @@ static const char *const stage_names[KVAD_STAGE_COUNT] = {
     [KVAD_STAGE_TOP_P] = "top_p", [KVAD_STAGE_MIN_P] = "min_p",
 };
 
-void kvad_sampler_options_init(struct kvad_sampler_options *options) {
-    *options = (struct kvad_sampler_options){
-        .struct_size = sizeof *options,
+void kvad_sampler_options_init_sized(struct kvad_sampler_options *options, size_t size) {
+    struct kvad_sampler_options ours = {
         .temperature = 1,
         .top_p = 1,
         .typical_p = 1,
         .repetition_penalty = 1,
     };
+    kvad_growing_give_options(options, size, &ours, sizeof ours);
 }
 
 static enum kvad_status check_range(const char *field, double value, double low, double high,
@@ -126,13 +127,8 @@ enum kvad_status kvad_sampler_read_options(struct kvad_sampler *sampler,
                                            const struct kvad_sampler_options *given,
                                            struct kvad_error *err) {
     struct kvad_sampler_options *o = &sampler->options;
-    if (given->struct_size < sizeof given->struct_size || given->struct_size > sizeof *o)
-        return kvad_fail(err, KVAD_ERR_ARGUMENT,
-                         "sampler options: struct_size is %zu, at most %zu is known; call "
-                         "kvad_sampler_options_init() first",
-                         given->struct_size, sizeof *o);
     kvad_sampler_options_init(o);
-    memcpy(o, given, given->struct_size);
+    KVAD_TRY(kvad_growing_take_options(o, sizeof *o, given, "sampler", err));
     KVAD_TRY(check_values(o, err));
     KVAD_TRY(check_bias(o, sampler->n_vocab, err));
     if (o->n_tokens > sampler->n_vocab)

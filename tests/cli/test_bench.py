@@ -164,7 +164,7 @@ def test_result_can_go_to_a_file(kvad, tmp_path):
         (["--synthetic", "tiny", "--contexts", "-1"], "list of numbers"),
         (["--synthetic", "tiny", "--prefill", "0"], "outside"),
         (["--synthetic", "tiny", "--batch", "4097"], "outside"),
-        (["--synthetic", "tiny", "--cache", "ring"], "is not one of none, grow, static, paged"),
+        (["--synthetic", "tiny", "--cache", "ring"], "is not one of paged, static, grow, none"),
         (["--synthetic", "tiny", "--cache", "paged,paged"], "twice"),
         (["--synthetic", "tiny", "--cache", ""], "is not one of"),
         (["--synthetic", "tiny", "--weights", "f64"], "is not one of f32"),

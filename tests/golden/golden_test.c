@@ -280,8 +280,8 @@ static size_t compare_greedy(const struct golden *golden, struct kvad_model *mod
     while (n_compared < n && gaps[n_compared] > doubt) {
         if (ids[n_compared] != wanted[n_compared])
             print_error("%s, %s: token %zu is %d, wanted %d (gap %g)\n", golden->folder,
-                        policy_name(policy), n_compared, ids[n_compared], wanted[n_compared],
-                        gaps[n_compared]);
+                        kvad_cache_policy_name(policy), n_compared, ids[n_compared],
+                        wanted[n_compared], gaps[n_compared]);
         assert_int_equal(ids[n_compared], wanted[n_compared]);
         n_compared++;
     }

@@ -156,7 +156,8 @@ static void test_a_refused_step_changes_nothing_and_can_be_repeated(void **state
         open_world(&w, &options);
         for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
             for (int round = 0; round < 3; round++) {
-                const char *where = label("%s: %s", policy_name(policies[p]), cases[c].part);
+                const char *where =
+                    label("%s: %s", kvad_cache_policy_name(policies[p]), cases[c].part);
                 plan(&w, 3);
                 cases[c].spoil(&w);
                 expect(&w, cases[c].status, cases[c].part, where);

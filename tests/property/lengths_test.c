@@ -31,8 +31,9 @@ static void go_on(const struct reference *reference, struct kvad_sequence *seque
 static void check_length(const struct reference *reference, struct kvad_sequence *sequence,
                          size_t n, float *rows) {
     static const size_t more[] = {1, 1, 3};
-    const char *where = label("%s: prompt of %zu, %u threads", policy_name(sequence->engine->cache),
-                              n, kvad_threads_count(sequence->engine->threads));
+    const char *where =
+        label("%s: prompt of %zu, %u threads", kvad_cache_policy_name(sequence->engine->cache), n,
+              kvad_threads_count(sequence->engine->threads));
     go_on(reference, sequence, n, rows, where);
     for (size_t i = 0; i < 3; i++)
         if (kvad_sequence_length(sequence) + more[i] <= reference->n)
@@ -93,7 +94,7 @@ static void test_every_offset_and_every_append_up_to_two_blocks(void **state) {
             if (offset > 0) go_on(reference, sequence, 1, rows, "offset");
             for (size_t n = 1; n <= 2 * B + 1; n++) {
                 go_on(reference, sequence, n, rows,
-                      label("%s: %zu after %zu", policy_name(policies[p]), n, offset));
+                      label("%s: %zu after %zu", kvad_cache_policy_name(policies[p]), n, offset));
                 cut(sequence, offset);
             }
             assert_cache(reference, sequence, "after all appends");
@@ -125,8 +126,8 @@ static void test_same_bits_for_block_sizes_and_slices(void **state) {
                 struct kvad_sequence *sequence = new_sequence(engine);
                 for (size_t c = 0; c < 4; c++)
                     go_on(reference, sequence, chunks[c], rows,
-                          label("%s: blocks of %u, slices of %u", policy_name(policies[p]),
-                                block_sizes[b], slices[s]));
+                          label("%s: blocks of %u, slices of %u",
+                                kvad_cache_policy_name(policies[p]), block_sizes[b], slices[s]));
                 kvad_sequence_destroy(&sequence);
                 close_engine(&engine);
             }
@@ -185,7 +186,7 @@ static void test_context_can_be_filled_exactly_and_no_further(void **state) {
             struct kvad_sequence *sequence = new_sequence(engine);
             go_on(reference, sequence, before, rows, "almost full");
             while (kvad_sequence_length(sequence) < reference->n)
-                go_on(reference, sequence, 1, rows, policy_name(policies[p]));
+                go_on(reference, sequence, 1, rows, kvad_cache_policy_name(policies[p]));
             struct kvad_eval_item more = {
                 .sequence = sequence, .tokens = reference->tokens, .n_tokens = 1};
             struct kvad_error err;

@@ -23,8 +23,8 @@ static void go_on(const struct reference *reference, struct kvad_sequence *seque
     poison_unused(sequence->engine, target, value);
     poison_step(sequence->engine, value);
     feed(sequence, reference->tokens + first, n, rows, hidden);
-    const char *where =
-        label("%s: %g in %d", policy_name(sequence->engine->cache), (double)value, (int)target);
+    const char *where = label("%s: %g in %d", kvad_cache_policy_name(sequence->engine->cache),
+                              (double)value, (int)target);
     assert_rows(reference, first, n, rows, where);
     assert_hidden(reference, first, n, hidden, where);
     poison_unused(sequence->engine, target, value);

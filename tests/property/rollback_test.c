@@ -18,7 +18,8 @@ static void test_going_on_after_any_truncation_is_as_if_the_rest_never_was(void 
         struct kvad_engine *engine = open_engine(reference->model, &options);
         struct kvad_sequence *sequence = new_sequence(engine);
         for (size_t length = 0; length <= 44; length++) {
-            const char *where = label("%s: cut to %zu", policy_name(policies[p]), length);
+            const char *where =
+                label("%s: cut to %zu", kvad_cache_policy_name(policies[p]), length);
             cut(sequence, 0);
             if (length > 0) follow(reference, sequence, length, where);
             for (int round = 0; round < 3; round++) {

@@ -19,8 +19,9 @@ struct way {
 };
 
 static const char *way_text(const struct way *way) {
-    return label("%s, chunks of %zd, %u threads, item %zu of %zu", policy_name(way->policy),
-                 (ssize_t)way->chunk, way->n_threads, way->place, way->n_items);
+    return label("%s, chunks of %zd, %u threads, item %zu of %zu",
+                 kvad_cache_policy_name(way->policy), (ssize_t)way->chunk, way->n_threads,
+                 way->place, way->n_items);
 }
 
 /* The text and its neighbours, all of different lengths. */

@@ -6,9 +6,6 @@
 #include "reference.h"
 #include "test.h"
 
-static const char *const weight_names[] = {"f32", "bf16", "f16", "q8", "q4"};
-static const char *const kv_names[] = {"f32", "f16", "bf16", "q8"};
-
 /* Largest RMS difference from float32 logits, as a part of their RMS: about twice the largest
  * measured on these models (weights 0.0093, 0.0014, 0.040, 0.35; cache 0.0009, 0.0058, 0.014).
  * Their random weights are harder on small types than trained ones. */
@@ -21,8 +18,8 @@ struct variant {
 };
 
 static const char *variant_name(const struct variant *v) {
-    return label("weights %s, K %s, V %s", weight_names[v->weights], kv_names[v->k],
-                 kv_names[v->v]);
+    return label("weights %s, K %s, V %s", kvad_weight_type_name(v->weights),
+                 kvad_kv_type_name(v->k), kvad_kv_type_name(v->v));
 }
 
 static struct kvad_model *build(const struct tiny_model *tiny, enum kvad_weight_type weights) {
@@ -87,7 +84,8 @@ static void check_paths(struct kvad_model *model, const struct variant *variant,
             float *got = run(model, &options, tokens, n, chunks[c]);
             assert_same_bits(got, wanted, n_values,
                              label("%s: %s, chunks of %zd, %u threads", variant_name(variant),
-                                   policy_name(policies[p]), (ssize_t)chunks[c], n_threads));
+                                   kvad_cache_policy_name(policies[p]), (ssize_t)chunks[c],
+                                   n_threads));
             free(got);
         }
 }

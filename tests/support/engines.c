@@ -10,16 +10,6 @@ enum { MAX_THREADS = 8 };
 const enum kvad_cache_policy policies[N_POLICIES] = {KVAD_CACHE_PAGED, KVAD_CACHE_STATIC,
                                                      KVAD_CACHE_GROW, KVAD_CACHE_NONE};
 
-const char *policy_name(enum kvad_cache_policy policy) {
-    static const char *const names[N_POLICIES] = {
-        [KVAD_CACHE_PAGED] = "paged",
-        [KVAD_CACHE_STATIC] = "static",
-        [KVAD_CACHE_GROW] = "grow",
-        [KVAD_CACHE_NONE] = "none",
-    };
-    return names[policy];
-}
-
 bool test_is_slow(void) {
     return test_cpu() && strcmp(test_cpu(), "baseline") == 0;
 }

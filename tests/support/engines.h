@@ -7,7 +7,6 @@
 
 enum { N_POLICIES = 4 };
 extern const enum kvad_cache_policy policies[N_POLICIES];
-const char *policy_name(enum kvad_cache_policy policy);
 
 /** Whether the level of test_cpu() emulates fma, some thirty times slower: large sweeps then do a
  * part. */

@@ -161,7 +161,7 @@ static void test_opening_an_engine_without_memory_is_a_clean_error(void **state)
         policy = policies[p];
         for (int own = 0; own <= 1; own++) {
             own_threads = own;
-            fail_all(try_open, 10, label("open, %s", policy_name(policy)));
+            fail_all(try_open, 10, label("open, %s", kvad_cache_policy_name(policy)));
         }
     }
     own_threads = false;
@@ -172,7 +172,7 @@ static void test_sequences_and_steps_without_memory_are_clean_errors(void **stat
     for (size_t p = 0; p < 3; p++) {
         policy = policies[p];
         fail_all(try_steps, policy == KVAD_CACHE_GROW ? 5 : 2,
-                 label("steps, %s", policy_name(policy)));
+                 label("steps, %s", kvad_cache_policy_name(policy)));
     }
 }
 
@@ -181,7 +181,7 @@ static void test_requests_without_memory_are_clean_errors(void **state) {
     n_ctx = 20;
     for (size_t p = 0; p < N_POLICIES; p++) {
         policy = policies[p];
-        fail_all(try_requests, 8, label("requests, %s", policy_name(policy)));
+        fail_all(try_requests, 8, label("requests, %s", kvad_cache_policy_name(policy)));
     }
     n_ctx = 0;
 }

@@ -47,7 +47,8 @@ static void check_all_policies(const struct kvad_request_options *options,
         struct outcome outcome;
         outcome_init(&outcome, N_VOCAB);
         run_request(engine, options, &outcome);
-        assert_same_outcome(&outcome, wanted, label("%s: %s", policy_name(policies[p]), where));
+        assert_same_outcome(&outcome, wanted,
+                            label("%s: %s", kvad_cache_policy_name(policies[p]), where));
         outcome_free(&outcome);
         close_engine(&engine);
     }

@@ -187,7 +187,7 @@ static void test_senseless_descriptions_are_refused_by_field(void **state) {
     REFUSE(n_kv_heads, 4, "4 kv heads do not divide 6 heads");
     REFUSE(n_kv_heads, 12, "12 kv heads do not divide 6 heads");
     REFUSE(activation, KVAD_ACTIVATION_AUTO, "activation");
-    REFUSE(activation, KVAD_ACTIVATION_LINEAR + 1, "activation");
+    REFUSE(activation, KVAD_ACTIVATION_COUNT, "activation");
     REFUSE(norm_eps, -1, "epsilon");
     REFUSE(norm_eps, (float)strtod("nan", NULL), "epsilon");
     REFUSE(eos, -2, "end id");

@@ -20,7 +20,7 @@ static void check_variant(const struct tiny_sizes *sizes, size_t n) {
 /* bugs.md LAYOUT-3, GROW-10 */
 static void test_every_activation_is_that_of_the_oracle(void **state) {
     (void)state;
-    for (int a = KVAD_ACTIVATION_GELU_TANH; a <= KVAD_ACTIVATION_LINEAR; a++) {
+    for (int a = KVAD_ACTIVATION_GELU_TANH; a < KVAD_ACTIVATION_COUNT; a++) {
         struct tiny_sizes sizes = tiny_odd;
         sizes.activation = (enum kvad_activation)a;
         check_variant(&sizes, 23);
