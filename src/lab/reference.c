@@ -74,7 +74,8 @@ static double activate(double x, enum kvad_activation activation) {
     case KVAD_ACTIVATION_SIGMOID: return 1 / (1 + exp(-x));
     case KVAD_ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
     case KVAD_ACTIVATION_AUTO:
-    case KVAD_ACTIVATION_LINEAR: break;
+    case KVAD_ACTIVATION_LINEAR:
+    case KVAD_ACTIVATION_COUNT: break;
     }
     return x;
 }

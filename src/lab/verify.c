@@ -157,6 +157,14 @@ void kvad_verify_close(struct kvad_verify **verify) {
     kvad_free(&heap, v, sizeof *v);
 }
 
+void kvad_verify_get_setup(const struct kvad_verify *verify, struct kvad_verify_setup *setup) {
+    *setup = (struct kvad_verify_setup){.n_threads = kvad_threads_count(verify->threads),
+                                        .kv = verify->options.kv,
+                                        .n_tokens = verify->n,
+                                        .seed = verify->options.seed};
+    memcpy(setup->cpu, verify->cpu, sizeof setup->cpu);
+}
+
 /* ---------------------------------------------------------------- a check */
 
 enum kvad_status kvad_verify_run(struct kvad_verify *verify, const struct kvad_verify_check *check,

@@ -101,6 +101,16 @@ enum kvad_status kvad_verify_open(struct kvad_model *model,
 /** A verify that is NULL is allowed. */
 void kvad_verify_close(struct kvad_verify **verify);
 
+/* What a verify works with, for reports. */
+struct kvad_verify_setup {
+    char cpu[16]; /* kernel level in use */
+    unsigned n_threads;
+    enum kvad_kv_type kv;
+    size_t n_tokens; /* of its texts */
+    uint64_t seed;
+};
+void kvad_verify_get_setup(const struct kvad_verify *verify, struct kvad_verify_setup *setup);
+
 /** Run one check of kvad_verify_check(). KVAD_OK whatever the verdict is; KVAD_ERR_NO_MEMORY,
  * KVAD_ERR_CANCELLED: there is none. kvad_verify_result_deinit() follows in any case. */
 enum kvad_status kvad_verify_run(struct kvad_verify *verify, const struct kvad_verify_check *check,
@@ -111,8 +121,8 @@ void kvad_verify_result_deinit(struct kvad_verify_result *result);
 /** "pass", "fail" or "skip"; "hidden", "logits", "token", "k" or "v". */
 const char *kvad_verdict_name(enum kvad_verdict verdict);
 const char *kvad_verify_place_name(enum kvad_verify_place place);
-/** One line: "chunks of 7: position 17, layer 3, element 5: 0.25 instead of 0.75"; what is not known
- * is left out. */
+/** One line: "chunks of 7: position 17, layer 3, element 5: 0.25 instead of 0.75"; what is not
+ * known is left out. */
 void kvad_verify_describe(const struct kvad_verify_result *result, char *text, size_t size);
 
 /** All results as the object that `kvad verify --json` prints (docs/verify.md); NULL when memory is

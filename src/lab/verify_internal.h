@@ -158,6 +158,4 @@ verify_fn verify_reference, verify_order, verify_classic, verify_cached, verify_
     verify_batch, verify_policies, verify_blocks, verify_threads, verify_levels, verify_rollback,
     verify_prefix, verify_fork, verify_preemption, verify_poison, verify_greedy;
 
-const char *verify_policy_name(enum kvad_cache_policy policy);
-
 #endif

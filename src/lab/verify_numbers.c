@@ -191,7 +191,7 @@ bool verify_order(struct verify_run *run) {
     for (size_t p = 0; p < 3; p++) {
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
         struct verify_rig rig;
-        bool ok = verify_case(run, "%s", verify_policy_name(policies[p])) &&
+        bool ok = verify_case(run, "%s", kvad_cache_policy_name(policies[p])) &&
                   verify_rig_open(run, &rig, &options, 1);
         /* Only what the cache holds is judged here, not what was computed from it. */
         for (size_t i = 0; ok && verify_rig_length(&rig, 0) < v->n_reference; i++)

@@ -3,16 +3,6 @@
 
 #include "lab/verify_internal.h"
 
-const char *verify_policy_name(enum kvad_cache_policy policy) {
-    switch (policy) {
-    case KVAD_CACHE_PAGED: return "paged";
-    case KVAD_CACHE_STATIC: return "static";
-    case KVAD_CACHE_GROW: return "grow";
-    case KVAD_CACHE_NONE: break;
-    }
-    return "none";
-}
-
 static bool walk(struct verify_run *run, const struct kvad_engine_options *options,
                  const size_t *sizes, size_t n_sizes, size_t length) {
     struct verify_rig rig;
@@ -82,7 +72,7 @@ bool verify_policies(struct verify_run *run) {
                                                       KVAD_CACHE_GROW, KVAD_CACHE_NONE};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         struct kvad_engine_options options = verify_engine_options(run->v, policies[i], 1);
-        if (!verify_case(run, "%s", verify_policy_name(policies[i])) ||
+        if (!verify_case(run, "%s", kvad_cache_policy_name(policies[i])) ||
             !walk(run, &options, verify_walk, VERIFY_WALK, run->v->n))
             return false;
     }
@@ -105,11 +95,11 @@ bool verify_blocks(struct verify_run *run) {
 
 /* Steps of one row, where the work is cut finest, near the start and at the end; the rest in large
  * ones. Many threads on few CPUs are slow: they wait for each other at every layer. */
-static bool walk_ends(struct verify_run *run, const struct kvad_engine_options *options) {
-    const struct kvad_verify *v = run->v;
-    const size_t end = v->n > 12 ? v->n - 12 : 1;
+static bool walk_ends(struct verify_run *run, const struct kvad_engine_options *options,
+                      size_t length) {
+    const size_t end = length > 13 ? length - 13 : 1;
     const size_t sizes[] = {1, 1, 3, end, 1, 2, 5};
-    return walk(run, options, sizes, sizeof sizes / sizeof *sizes, v->n);
+    return walk(run, options, sizes, sizeof sizes / sizeof *sizes, length);
 }
 
 bool verify_threads(struct verify_run *run) {
@@ -119,7 +109,7 @@ bool verify_threads(struct verify_run *run) {
         options.threads = NULL;
         options.n_threads = counts[i];
         if (!verify_case(run, "%u thread%s", counts[i], counts[i] > 1 ? "s" : "") ||
-            !walk_ends(run, &options))
+            !walk_ends(run, &options, run->v->n))
             return false;
     }
     return true;
@@ -133,7 +123,8 @@ bool verify_levels(struct verify_run *run) {
     for (unsigned i = 0; (name = kvad_cpu_supported(i)); i++) {
         struct kvad_engine_options options = verify_engine_options(run->v, KVAD_CACHE_PAGED, 1);
         options.cpu = name;
-        if (!verify_case(run, "level %s", name) || !walk_ends(run, &options)) return false;
+        if (!verify_case(run, "level %s", name) || !walk_ends(run, &options, run->v->n))
+            return false;
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", name);
     }

@@ -160,7 +160,7 @@ bool verify_greedy(struct verify_run *run) {
         struct kvad_engine_options options = verify_engine_options(v, policies[i], 1);
         options.n_ctx = (uint32_t)kvad_min_size(n_ctx, job.n_prompt + n_new);
         struct kvad_engine *engine = NULL;
-        ok = verify_case(run, "%zu tokens, %s", n_new, verify_policy_name(policies[i])) &&
+        ok = verify_case(run, "%zu tokens, %s", n_new, kvad_cache_policy_name(policies[i])) &&
              verify_engine_open(run, &options, &engine) && verify_jobs_run(run, engine, &job, 1);
         verify_engine_close(run, &engine);
     }

@@ -62,7 +62,7 @@ static bool detour(struct verify_rig *rig, size_t length, size_t index) {
 }
 
 static bool roll_back_to(struct verify_rig *rig, size_t length, size_t index) {
-    const char *policy = verify_policy_name(rig->engine->cache);
+    const char *policy = kvad_cache_policy_name(rig->engine->cache);
     if (!verify_case(rig->run, "%s, back to %zu", policy, length)) return false;
     size_t now = verify_rig_length(rig, 0);
     bool ok = now > length ? verify_rig_truncate(rig, 0, length) : true;
@@ -109,7 +109,7 @@ bool verify_poison(struct verify_run *run) {
                                                       KVAD_CACHE_GROW};
     if (!verify_expect(run, 4)) return false;
     for (size_t p = 0; p < 3; p++) {
-        const char *name = verify_policy_name(policies[p]);
+        const char *name = kvad_cache_policy_name(policies[p]);
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
         struct verify_rig rig;
         bool ok = verify_case(run, "%s, NaN in all that is unused", name) &&
