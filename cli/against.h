@@ -6,16 +6,15 @@
 #include <jansson.h>
 
 #include "cli/session.h"
+#include "lab/accuracy.h"
 
 struct cli_against {
     struct cli_settings settings; /* of the reference: weights as --against says, cache in f32 */
     struct cli_session session;
     struct kvad_sequence *sequence;
     float *logits; /* [chunk][n_vocab] of the reference */
-    size_t n_rows, n_same_top;
-    double kl_sum, kl_max; /* Kullback-Leibler divergence from the reference, in nats */
-    double logit_max, logit_square_sum; /* of the differences */
-    double logprob_sum;                 /* of the text's tokens, by the reference */
+    struct kvad_accuracy accuracy;
+    double logprob_sum; /* of the text's tokens, by the reference */
     size_t n_logprobs;
 };
 

@@ -11,6 +11,7 @@
 #include "cli/npy.h"
 #include "cli/session.h"
 #include "cli/streams.h"
+#include "lab/accuracy.h"
 
 enum { DEFAULT_CHUNK = 128 }; /* rows of logits held at once */
 
@@ -75,23 +76,13 @@ static size_t n_states(const struct scoring *scoring) {
     return scoring->session->info.n_layers + 1u;
 }
 
-/* Natural log of the softmax of `row` at `id`, in double. */
-static double log_probability(const float *row, size_t n, int32_t id) {
-    double most = row[0], sum = 0;
-    for (size_t i = 1; i < n; i++)
-        if (row[i] > most) most = row[i];
-    for (size_t i = 0; i < n; i++)
-        sum += exp(row[i] - most);
-    return row[id] - most - log(sum);
-}
-
 /* Keeps what one step gave: logits of tokens [first, first + n_rows), hidden states of the last
  * n_rows of its n_tokens. */
 static int keep(struct scoring *scoring, size_t first, size_t n_rows, size_t n_tokens) {
     size_t n_vocab = scoring->session->info.n_vocab, d = scoring->session->info.d_model;
     for (size_t r = 0; r < n_rows && first + r + 1 < scoring->n; r++)
-        scoring->logprobs[first + r + 1] =
-            log_probability(scoring->logits + r * n_vocab, n_vocab, scoring->ids[first + r + 1]);
+        scoring->logprobs[first + r + 1] = kvad_accuracy_logprob(
+            scoring->logits + r * n_vocab, n_vocab, scoring->ids[first + r + 1]);
     for (size_t s = 0; scoring->hidden && s < n_states(scoring); s++)
         memcpy(scoring->hidden_all + (s * scoring->n + first) * d,
                scoring->hidden + (s * n_tokens + n_tokens - n_rows) * d,
@@ -199,9 +190,8 @@ static double total_logprob(const struct scoring *scoring) {
     return sum;
 }
 
-/* Not a number for one token, of which nothing was predicted. */
 static double perplexity(const struct scoring *scoring) {
-    return exp(-total_logprob(scoring) / (double)(scoring->n - 1));
+    return kvad_accuracy_perplexity(total_logprob(scoring), scoring->n - 1);
 }
 
 static void piece_of(const struct scoring *scoring, size_t i, const char **bytes, size_t *size) {
@@ -225,7 +215,7 @@ static int print_json(const struct scoring *scoring) {
         "{s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "schema", 1, "ids",
         cli_json_ids(scoring->ids, scoring->n), "pieces", pieces, "logprobs", logprobs,
         "total_logprob", cli_json_number(total_logprob(scoring)), "perplexity",
-        cli_json_number(scoring->n > 1 ? perplexity(scoring) : NAN), "cache",
+        cli_json_number(perplexity(scoring)), "cache",
         kvad_cache_policy_name((enum kvad_cache_policy)scoring->session->settings->cache));
     if (scoring->against)
         failed |= json_object_set_new(object, "against", cli_against_json(scoring->against));

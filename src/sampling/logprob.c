@@ -3,7 +3,7 @@
 #include "base/fp_state.h"
 #include "base/math.h"
 
-double kvad_logprob(const float *logits, size_t n, int32_t id) {
+struct kvad_log_softmax kvad_log_softmax(const float *logits, size_t n) {
     struct kvad_fp_state host = kvad_fp_enter();
     double best = (double)logits[0];
     for (size_t i = 1; i < n; ++i)
@@ -19,7 +19,12 @@ double kvad_logprob(const float *logits, size_t n, int32_t id) {
         for (size_t i = 0; i < size; ++i)
             sum += block[i];
     }
-    double result = ((double)logits[id] - best) - kvad_log(sum);
+    double log_sum = kvad_log(sum);
     kvad_fp_leave(host);
-    return result;
+    return (struct kvad_log_softmax){best, log_sum};
+}
+
+double kvad_logprob(const float *logits, size_t n, int32_t id) {
+    struct kvad_log_softmax row = kvad_log_softmax(logits, n);
+    return kvad_log_softmax_at(&row, logits[id]);
 }

@@ -104,3 +104,10 @@ def test_text_may_be_as_long_as_the_context(kvad, nano):
 def test_id_outside_the_vocabulary_is_refused(kvad, nano):
     result = kvad("score", nano, "--ids", "1,65")
     assert result.returncode == 2 and b"65" in result.stderr
+
+
+def test_score_and_generate_give_the_same_bits_of_a_log_probability(kvad, shakespeare):
+    answer = kvad.json("generate", shakespeare, "-p", "ROMEO:", "-n", 200)
+    prompt = answer["prompt_ids"]
+    scored = kvad.json("score", shakespeare, "--ids", csv(prompt + answer["ids"]))
+    assert scored["logprobs"][len(prompt) :] == answer["logprobs"]
