@@ -12,6 +12,7 @@
 #include "cli/streams.h"
 
 struct entry {
+    size_t line; /* in the file, from 1 */
     struct kvad_request *request;
     int32_t *ids; /* [n] of the prompt */
     size_t n, max_tokens;
@@ -34,22 +35,32 @@ struct batch {
 
 /* ---------------------------------------------------------------- reading */
 
-static int bad_line(const struct batch *batch, size_t line, const char *why) {
-    cli_say("%s, line %zu: %s", batch->session->settings->batch, line, why);
+/* What is wrong with an entry, by its place in the file; returns the exit code. */
+static int fail_entry(const struct batch *batch, const struct entry *entry,
+                      const struct kvad_error *err) {
+    cli_say("%s, line %zu: %s", batch->session->settings->batch, entry->line, err->text);
+    return cli_exit_code(err->status);
+}
+
+static int bad_line(const struct batch *batch, const struct entry *entry, const char *why) {
+    cli_say("%s, line %zu: %s", batch->session->settings->batch, entry->line, why);
     return CLI_EXIT_USAGE;
 }
 
-static bool read_ids(json_t *list, struct entry *entry) {
+static enum kvad_status read_ids(json_t *list, struct entry *entry, struct kvad_error *err) {
     size_t n = json_array_size(list);
+    bool ok = json_is_array(list);
     entry->ids = malloc((n + 1) * sizeof *entry->ids);
-    if (!entry->ids || !json_is_array(list)) return false;
-    for (; entry->n < n; entry->n++) {
+    if (!entry->ids)
+        return cli_error(err, KVAD_ERR_NO_MEMORY, "out of memory: the ids of a prompt");
+    for (; ok && entry->n < n; entry->n += ok) {
         json_t *id = json_array_get(list, entry->n);
         json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) return false;
-        entry->ids[entry->n] = (int32_t)value;
+        ok = json_is_integer(id) && value >= 0 && value <= INT32_MAX;
+        if (ok) entry->ids[entry->n] = (int32_t)value;
     }
-    return n > 0;
+    if (ok) return KVAD_OK;
+    return cli_error(err, KVAD_ERR_ARGUMENT, "\"ids\" is no list of token ids");
 }
 
 /* A whole number of the object, if it is there, in [low, high]. */
@@ -61,7 +72,8 @@ static bool read_integer(json_t *object, const char *name, json_int_t low, json_
     return json_is_integer(field) && *value >= low && *value <= high;
 }
 
-static bool knows_all_fields(json_t *object) {
+/* A field that is none of ours, or NULL. */
+static const char *unknown_field(json_t *object) {
     static const char *const known[] = {"prompt", "ids", "max_tokens", "seed", "priority", "salt"};
     const char *key;
     json_t *value;
@@ -69,50 +81,68 @@ static bool knows_all_fields(json_t *object) {
         size_t i = 0;
         while (i < CLI_COUNT_OF(known) && strcmp(key, known[i]) != 0)
             i++;
-        if (i == CLI_COUNT_OF(known)) return false;
+        if (i == CLI_COUNT_OF(known)) return key;
     }
-    return true;
+    return NULL;
 }
 
-static int read_fields(const struct batch *batch, json_t *object, size_t line,
-                       struct entry *entry) {
+/* The salt is a string of C in the interface. */
+static int read_salt(const struct batch *batch, json_t *object, struct entry *entry) {
+    json_t *salt = json_object_get(object, "salt");
+    if (!salt) return CLI_EXIT_OK;
+    const char *text = json_string_value(salt);
+    if (!text || strlen(text) != json_string_length(salt))
+        return bad_line(batch, entry, "salt is not a string without a NUL");
+    entry->salt = strdup(text);
+    return entry->salt ? CLI_EXIT_OK : cli_fail_memory("a salt");
+}
+
+static int read_fields(const struct batch *batch, json_t *object, struct entry *entry) {
     const struct cli_settings *settings = batch->session->settings;
     json_int_t max_tokens = (json_int_t)settings->n_tokens, seed = (json_int_t)settings->seed;
     json_int_t priority = 0;
-    json_t *salt = json_object_get(object, "salt");
-    if (!knows_all_fields(object))
-        return bad_line(batch, line,
-                        "the fields are prompt, ids, max_tokens, seed, priority and salt");
+    const char *unknown = unknown_field(object);
+    if (unknown) {
+        cli_say("%s, line %zu: \"%.80s\" is unknown: the fields are prompt, ids, max_tokens, seed, "
+                "priority and salt",
+                settings->batch, entry->line, unknown);
+        return CLI_EXIT_USAGE;
+    }
     if (!read_integer(object, "max_tokens", 0, INT32_MAX, &max_tokens) ||
         !read_integer(object, "seed", 0, (json_int_t)0x1p53, &seed) ||
         !read_integer(object, "priority", -1000, 1000, &priority))
-        return bad_line(batch, line,
+        return bad_line(batch, entry,
                         "max_tokens and seed are whole numbers, priority is one in [-1000, 1000]");
-    if (salt && !json_is_string(salt)) return bad_line(batch, line, "salt is not a string");
-    if (salt && !(entry->salt = strdup(json_string_value(salt)))) return cli_fail_memory("a salt");
     entry->max_tokens = (size_t)max_tokens;
     entry->seed = (uint64_t)seed;
     entry->priority = (int32_t)priority;
-    return CLI_EXIT_OK;
+    return read_salt(batch, object, entry);
 }
 
-static int read_entry(const struct batch *batch, json_t *object, size_t line, struct entry *entry) {
+/* An empty prompt is the default one, as it is without --batch. */
+static enum kvad_status read_prompt(const struct cli_session *session, json_t *prompt, json_t *ids,
+                                    struct entry *entry, struct kvad_error *err) {
+    bool is_empty =
+        prompt ? json_string_length(prompt) == 0 : json_is_array(ids) && json_array_size(ids) == 0;
+    if (is_empty) return cli_default_ids(session, &entry->ids, &entry->n, err);
+    if (ids) return read_ids(ids, entry, err);
+    if (!session->tokenizer)
+        return cli_error(err, KVAD_ERR_ARGUMENT, "the model has no tokenizer: give \"ids\"");
+    return cli_encode(session->tokenizer, json_string_value(prompt), json_string_length(prompt),
+                      session->settings->special, &entry->ids, &entry->n, err);
+}
+
+static int read_entry(const struct batch *batch, json_t *object, struct entry *entry) {
     json_t *prompt = json_is_string(object) ? object : json_object_get(object, "prompt");
     json_t *ids = json_object_get(object, "ids");
-    int status = read_fields(batch, object, line, entry);
+    struct kvad_error err = {0};
+    int status = read_fields(batch, object, entry);
     if (status != CLI_EXIT_OK) return status;
     if ((prompt != NULL) == (ids != NULL) || (prompt && !json_is_string(prompt)))
-        return bad_line(batch, line, "wanted a string, or an object with \"prompt\" or \"ids\"");
-    if (ids)
-        return read_ids(ids, entry) ? CLI_EXIT_OK
-                                    : bad_line(batch, line, "\"ids\" is no list of token ids");
-    if (!batch->session->tokenizer)
-        return bad_line(batch, line, "the model has no tokenizer: give \"ids\"");
-    status =
-        cli_encode(batch->session->tokenizer, json_string_value(prompt), json_string_length(prompt),
-                   batch->session->settings->special, &entry->ids, &entry->n);
-    if (status == CLI_EXIT_OK && entry->n == 0) return bad_line(batch, line, "empty prompt");
-    return status;
+        return bad_line(batch, entry, "wanted a string, or an object with \"prompt\" or \"ids\"");
+    return read_prompt(batch->session, prompt, ids, entry, &err) == KVAD_OK
+               ? CLI_EXIT_OK
+               : fail_entry(batch, entry, &err);
 }
 
 static int read_line(struct batch *batch, const char *bytes, size_t size, size_t line) {
@@ -123,12 +153,13 @@ static int read_line(struct batch *batch, const char *bytes, size_t size, size_t
         batch->entries = entries;
         batch->capacity = capacity;
     }
-    json_error_t why;
-    json_t *object = json_loadb(bytes, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
-    if (!object) return bad_line(batch, line, why.text);
     struct entry *entry = &batch->entries[batch->n++];
-    *entry = (struct entry){0};
-    int status = read_entry(batch, object, line, entry);
+    *entry = (struct entry){.line = line};
+    size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+    json_error_t why;
+    json_t *object = json_loadb(bytes, size, flags, &why);
+    if (!object) return bad_line(batch, entry, why.text);
+    int status = read_entry(batch, object, entry);
     json_decref(object);
     return status;
 }
@@ -143,7 +174,11 @@ static int read_batch(struct batch *batch) {
         at += size + 1;
         if (strspn(start, " \t\r") < size) status = read_line(batch, start, size, line);
     }
-    if (status == CLI_EXIT_OK && batch->n == 0) status = bad_line(batch, line, "no requests");
+    if (status == CLI_EXIT_OK && batch->n == 0) {
+        cli_say("%s: holds no prompt; each line is a JSON string or object",
+                batch->session->settings->batch);
+        status = CLI_EXIT_USAGE;
+    }
     cli_text_deinit(&text);
     return status;
 }
@@ -167,7 +202,7 @@ static int submit(const struct batch *batch, struct entry *entry) {
     options.cache_salt = entry->salt;
     options.no_prefix_cache = settings->no_prefix_cache;
     if (kvad_request_submit(batch->session->engine, &options, &entry->request, &err) != KVAD_OK)
-        return cli_fail(&err);
+        return fail_entry(batch, entry, &err);
     return CLI_EXIT_OK;
 }
 
@@ -272,7 +307,7 @@ static int verdict(const struct batch *batch) {
     if (cli_is_interrupted()) return CLI_EXIT_INTERRUPTED;
     for (size_t i = 0; i < batch->n; i++)
         if (batch->entries[i].finish == KVAD_FINISH_ERROR)
-            return cli_fail(&batch->entries[i].error);
+            return fail_entry(batch, &batch->entries[i], &batch->entries[i].error);
     return CLI_EXIT_OK;
 }
 

@@ -24,20 +24,10 @@ static const struct cli_example examples[] = {
     {0},
 };
 
-/* Without a prompt: the end of text that separates GPT-2's training texts, else a newline as
- * nanoGPT's sample.py does. */
 static int default_prompt(struct cli_prompt *prompt, const struct cli_session *session) {
-    int32_t eos = session->info.eos;
-    if (eos < 0 && !session->tokenizer) {
-        cli_say("a model without a tokenizer needs a prompt: --ids LIST");
-        return CLI_EXIT_USAGE;
-    }
-    if (eos < 0) return cli_encode(session->tokenizer, "\n", 1, false, &prompt->ids, &prompt->n);
-    prompt->ids = malloc(sizeof *prompt->ids);
-    if (!prompt->ids) return cli_fail_memory("the prompt");
-    prompt->ids[0] = eos;
-    prompt->n = 1;
-    return CLI_EXIT_OK;
+    struct kvad_error err = {0};
+    enum kvad_status status = cli_default_ids(session, &prompt->ids, &prompt->n, &err);
+    return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
 /* Byte-level BPE keeps the space before a word with the word, so a space at the end of a prompt

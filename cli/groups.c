@@ -16,7 +16,8 @@ static const struct cli_option prompt_options[] = {
      .value = "FILE",
      .known_as = "prompt-file input-file",
      .no_variable = true,
-     .help = "the text of FILE, every byte of it; - is standard input"},
+     .help = "the text of FILE, every byte of it but a byte order mark at its head; - is standard "
+             "input"},
     {.name = "ids",
      .kind = CLI_IDS,
      .offset = CLI_AT(ids),

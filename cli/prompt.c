@@ -32,30 +32,42 @@ int cli_prompt_read(struct cli_prompt *prompt, const struct cli_settings *settin
     return status;
 }
 
-int cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size, bool special,
-               int32_t **ids, size_t *n) {
-    struct kvad_error err = {0};
-    int32_t *buffer = NULL;
+enum kvad_status cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size,
+                            bool special, int32_t **ids, size_t *n, struct kvad_error *err) {
     unsigned flags = special ? KVAD_ENCODE_SPECIAL : 0;
-    size_t capacity = size / 2 + 16, needed = 0;
-    for (;;) {
-        int32_t *grown = realloc(buffer, capacity * sizeof *grown);
-        if (!grown) break;
-        buffer = grown;
-        if (kvad_tokenizer_encode(tokenizer, text ? text : "", size, flags, buffer, capacity,
-                                  &needed, &err) != KVAD_OK) {
-            free(buffer);
-            return cli_fail(&err);
-        }
-        if (needed <= capacity) {
-            *ids = buffer;
-            *n = needed;
-            return CLI_EXIT_OK;
-        }
+    size_t capacity = size / 2 + 16, needed = capacity;
+    int32_t *buffer = NULL;
+    do {
         capacity = needed;
-    }
-    free(buffer);
-    return cli_fail_memory("the ids of the text");
+        int32_t *grown = realloc(buffer, capacity * sizeof *grown);
+        enum kvad_status status =
+            grown ? KVAD_OK : cli_error(err, KVAD_ERR_NO_MEMORY, "out of memory: ids of a text");
+        if (grown) buffer = grown;
+        if (status == KVAD_OK)
+            status = kvad_tokenizer_encode(tokenizer, text ? text : "", size, flags, buffer,
+                                           capacity, &needed, err);
+        if (status != KVAD_OK) {
+            free(buffer);
+            return status;
+        }
+    } while (needed > capacity);
+    *ids = buffer;
+    *n = needed;
+    return KVAD_OK;
+}
+
+enum kvad_status cli_default_ids(const struct cli_session *session, int32_t **ids, size_t *n,
+                                 struct kvad_error *err) {
+    int32_t eos = session->info.eos;
+    if (eos < 0 && !session->tokenizer)
+        return cli_error(err, KVAD_ERR_ARGUMENT,
+                         "a model without a tokenizer needs a prompt of token ids");
+    if (eos < 0) return cli_encode(session->tokenizer, "\n", 1, false, ids, n, err);
+    *ids = malloc(sizeof **ids);
+    if (!*ids) return cli_error(err, KVAD_ERR_NO_MEMORY, "out of memory: the prompt");
+    **ids = eos;
+    *n = 1;
+    return KVAD_OK;
 }
 
 static int copy_ids(struct cli_prompt *prompt, const struct cli_ids *ids) {
@@ -75,8 +87,10 @@ int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_settings *sett
                 settings->arguments.items[0]);
         return CLI_EXIT_MODEL;
     }
-    return cli_encode(tokenizer, prompt->text.bytes, prompt->text.size, settings->special,
-                      &prompt->ids, &prompt->n);
+    struct kvad_error err = {0};
+    enum kvad_status status = cli_encode(tokenizer, prompt->text.bytes, prompt->text.size,
+                                         settings->special, &prompt->ids, &prompt->n, &err);
+    return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
 void cli_prompt_deinit(struct cli_prompt *prompt) {

@@ -31,6 +31,12 @@ int cli_fail(const struct kvad_error *err) {
     return cli_exit_code(err->status);
 }
 
+enum kvad_status cli_error(struct kvad_error *err, enum kvad_status status, const char *text) {
+    err->status = status;
+    snprintf(err->text, sizeof err->text, "%s", text);
+    return status;
+}
+
 int cli_fail_memory(const char *what) {
     cli_say("out of memory: %s", what);
     return CLI_EXIT_MEMORY;

@@ -20,6 +20,8 @@ int cli_exit_code(enum kvad_status status);
 /** Message on stderr; returns the exit code. An interrupt needs no message. */
 int cli_fail(const struct kvad_error *err);
 int cli_fail_memory(const char *what);
+/** Fill *err as the library does; returns `status`. */
+enum kvad_status cli_error(struct kvad_error *err, enum kvad_status status, const char *text);
 
 /** Options for loading or inspecting MODEL. `session` receives progress; it may be NULL. */
 void cli_model_options(const struct cli_settings *settings, struct cli_session *session,
@@ -57,9 +59,14 @@ int cli_prompt_read(struct cli_prompt *prompt, const struct cli_settings *settin
 int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_settings *settings,
                       const struct kvad_tokenizer *tokenizer);
 
-/** Text to ids with room for all; *ids is malloc'd. Returns an exit code. */
-int cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size, bool special,
-               int32_t **ids, size_t *n);
+/** Text to ids with room for all; *ids is malloc'd. */
+enum kvad_status cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size,
+                            bool special, int32_t **ids, size_t *n, struct kvad_error *err);
+
+/** What a model starts from where nothing is given: the end of text that separates GPT-2's training
+ * texts, else a newline as nanoGPT's sample.py does. *ids is malloc'd. */
+enum kvad_status cli_default_ids(const struct cli_session *session, int32_t **ids, size_t *n,
+                                 struct kvad_error *err);
 
 void cli_prompt_deinit(struct cli_prompt *prompt);
 

@@ -51,6 +51,14 @@ int cli_streams_finish(int status) {
     return status == CLI_EXIT_OK ? written : status;
 }
 
+/* Editors say with it that a text is UTF-8; it is no part of the text. */
+static void drop_mark(struct cli_text *text) {
+    static const char mark[] = {'\xEF', '\xBB', '\xBF'};
+    if (text->size < sizeof mark || memcmp(text->bytes, mark, sizeof mark) != 0) return;
+    text->size -= sizeof mark;
+    memmove(text->bytes, text->bytes + sizeof mark, text->size);
+}
+
 static int read_all(FILE *file, const char *name, struct cli_text *text) {
     char block[READ_BYTES];
     /* No read after the end: on a terminal it would wait for a second Ctrl-D. */
@@ -65,6 +73,7 @@ static int read_all(FILE *file, const char *name, struct cli_text *text) {
             return CLI_EXIT_MEMORY;
         }
     }
+    if (!ferror(file)) drop_mark(text);
     if (!ferror(file)) return CLI_EXIT_OK;
     if (cli_is_interrupted()) return CLI_EXIT_INTERRUPTED;
     cli_say("cannot read %s: %s", name, strerror(errno));

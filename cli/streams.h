@@ -15,7 +15,8 @@ int cli_streams_finish(int status);
 /** Let all that was written arrive; says on stderr, once, why it did not. Returns an exit code. */
 int cli_flush_output(void);
 
-/** The whole of a file, or of standard input for "-"; appended to `text`. Returns an exit code. */
+/** The whole of a file, or of standard input for "-", without a byte order mark at its head; `text`
+ * is empty before. Returns an exit code. */
 int cli_read_file(const char *path, struct cli_text *text);
 
 /** Catch the first Ctrl-C: cli_is_interrupted() becomes true, system calls return early. A second

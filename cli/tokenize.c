@@ -24,7 +24,8 @@ static const struct cli_option text_options[] = {
      .offset = CLI_AT(file),
      .value = "FILE",
      .no_variable = true,
-     .help = "the text of FILE, every byte of it; - is standard input"},
+     .help = "the text of FILE, every byte of it but a byte order mark at its head; - is standard "
+             "input"},
     {.name = "decode",
      .letter = 'd',
      .kind = CLI_FLAG,
@@ -158,13 +159,15 @@ static int run(const struct cli_settings *settings) {
     struct cli_session session = {0};
     struct cli_prompt prompt = {0};
     struct kvad_tokenizer *tokenizer = NULL;
+    struct kvad_error err = {0};
     cli_catch_interrupt();
     int status = read_text(&prompt, settings);
     if (status == CLI_EXIT_OK && settings->decode) status = parse_ids(&prompt);
     if (status == CLI_EXIT_OK) status = open_tokenizer(&session, settings, &tokenizer);
-    if (status == CLI_EXIT_OK && !settings->decode)
-        status = cli_encode(tokenizer, prompt.text.bytes, prompt.text.size, settings->special,
-                            &prompt.ids, &prompt.n);
+    if (status == CLI_EXIT_OK && !settings->decode &&
+        cli_encode(tokenizer, prompt.text.bytes, prompt.text.size, settings->special, &prompt.ids,
+                   &prompt.n, &err) != KVAD_OK)
+        status = cli_fail(&err);
     if (status == CLI_EXIT_OK) status = print_result(tokenizer, &prompt, settings);
     kvad_tokenizer_release(&tokenizer);
     cli_prompt_deinit(&prompt);

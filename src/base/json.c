@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 static void seed_hashes(void) {
     json_object_seed(0);
@@ -14,7 +15,8 @@ enum kvad_status kvad_json_parse_object(const char *text, size_t size, const cha
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, seed_hashes);
     json_error_t why;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    size_t mark = kvad_utf8_mark(text, size);
+    json_t *root = json_loadb(text + mark, size - mark, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         /* Where its own memory fails, the library mostly returns without a word. */
         if (json_error_code(&why) == json_error_out_of_memory || why.text[0] == '\0')

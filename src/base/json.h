@@ -8,7 +8,8 @@
 #include "kvad/kvad.h"
 
 /** Parse `size` bytes as one JSON object. Duplicate keys, invalid UTF-8 and trailing bytes are
- * refused; `name` is the file's name for errors. The caller owns *out (json_decref).. */
+ * refused; a byte order mark at the head is passed over. `name` is the file's name for errors. The
+ * caller owns *out (json_decref). */
 enum kvad_status kvad_json_parse_object(const char *text, size_t size, const char *name,
                                         json_t **out, struct kvad_error *err);
 

@@ -17,6 +17,10 @@ static struct lead lead_of(unsigned char byte) {
     return (struct lead){3, byte == 0xf0 ? 0x90 : 0x80, byte == 0xf4 ? 0x8f : 0xbf, byte & 0x07};
 }
 
+size_t kvad_utf8_mark(const char *text, size_t size) {
+    return size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
 size_t kvad_utf8_decode(const char *text, size_t size, uint32_t *code_point) {
     const unsigned char *b = (const unsigned char *)text;
     if (b[0] < 0x80) {

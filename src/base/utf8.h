@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Bytes of the byte order mark at the head of a text, 3 or 0: editors put one there to say that it
+ * is UTF-8; it is no part of the text. */
+size_t kvad_utf8_mark(const char *text, size_t size);
+
 /* What kvad_utf8_decode() writes where there is no code point. */
 #define KVAD_UTF8_INVALID    0xffffffffu
 #define KVAD_UTF8_INCOMPLETE 0xfffffffeu

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/quote.h"
 #include "tokenizer/tokenizer.h"
@@ -156,6 +157,8 @@ static enum kvad_status add_merge(const struct merge_reader *reader, const struc
 static bool next_line(const struct kvad_tokenizer_file *file, size_t *at, const char **line,
                       size_t *size) {
     const char *text = file->data;
+    size_t head = kvad_utf8_mark(text, file->size);
+    if (*at < head) *at = head;
     while (*at < file->size) {
         size_t begin = *at;
         const char *end = memchr(text + begin, '\n', file->size - begin);
@@ -163,7 +166,7 @@ static bool next_line(const struct kvad_tokenizer_file *file, size_t *at, const 
         *at = begin + *size + (end ? 1 : 0);
         *line = text + begin;
         if (*size && (*line)[*size - 1] == '\r') --*size;
-        bool is_version = begin == 0 && *size >= 8 && memcmp(*line, "#version", 8) == 0;
+        bool is_version = begin == head && *size >= 8 && memcmp(*line, "#version", 8) == 0;
         if (*size && !is_version) return true;
     }
     return false;

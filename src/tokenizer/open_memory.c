@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 
 /* Offsets of pieces are 32 bits; no vocabulary comes near. */
@@ -69,7 +70,7 @@ static bool ends_with(const char *name, const char *end) {
 static enum kvad_status open_any(struct kvad_tokenizer *t, const struct kvad_tokenizer_files *files,
                                  struct kvad_error *err) {
     const unsigned char *data = files->main.data;
-    size_t size = files->main.size, at = 0;
+    size_t size = files->main.size, at = kvad_utf8_mark(files->main.data, size);
     if (size > MAX_FILE_BYTES || files->merges.size > MAX_FILE_BYTES)
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "%s: too large for a tokenizer file",
                          files->main.name);

@@ -3,6 +3,7 @@
 import json
 
 import conftest
+import pytest
 
 MODEL = conftest.ROOT / "models/shakespeare-char"
 START = "ROMEO: But soft, what light through yonder window breaks? It is the east,"
@@ -69,33 +70,59 @@ def test_an_answer_says_why_its_prompt_was_not_found(kvad, tmp_path):
     assert miss["evicted_steps"] > 0 and miss["cached_token"] == 2
 
 
-def test_lines_that_are_no_requests_are_refused_by_number(kvad, tmp_path):
-    for line, part in (
-        ("{", "line 2"),
-        ('{"prompt": 3}', "wanted a string"),
-        ('{"prompt": "a", "ids": [1]}', "wanted a string"),
-        ('{"prompts": "a"}', "the fields are"),
-        ('{"prompt": "a", "max_tokens": -1}', "whole numbers"),
-        ('{"ids": [1, -2]}', "no list"),
-        ('{"ids": []}', "no list"),
-        ('{"prompt": ""}', "empty"),
-        ('{"prompt": "a", "salt": 1}', "salt"),
-        ("[]", "wanted a string"),
-        ("7", "wanted a string"),
-    ):
-        path = tmp_path / "bad.jsonl"
-        path.write_text('"ROMEO:"\n' + line + "\n")
-        result = kvad("generate", MODEL, "--batch", path)
-        assert result.returncode == 2, line
-        assert part in result.stderr.decode(), (line, result.stderr)
-        assert b"line 2" in result.stderr
-        assert result.stdout == b""
+def test_an_empty_prompt_is_the_default_one_as_without_a_batch(kvad, tmp_path):
+    wanted = alone(kvad, "", 5)
+    for request in ("", {"prompt": ""}, {"ids": []}):
+        result, (answer,) = run(kvad, tmp_path, [request], "-n", 5)
+        assert (answer["ids"], answer["text"], answer["finish_reason"]) == wanted
+    assert wanted == alone(kvad, "\n", 5)[:1] + wanted[1:]  # as sample.py starts
+
+
+@pytest.mark.parametrize(
+    "line, part, code",
+    [
+        ("{", "string or '}' expected", 2),
+        ('{"prompt": 3}', "wanted a string", 2),
+        ('{"prompt": "a", "ids": [1]}', "wanted a string", 2),
+        ('{"prompts": "a"}', '"prompts" is unknown: the fields are', 2),
+        ('{"prompt": "a", "max_tokens": -1}', "whole numbers", 2),
+        ('{"ids": [1, -2]}', "no list", 2),
+        ('{"ids": {}}', "no list", 2),
+        ('{"ids": null}', "no list", 2),
+        ('{"prompt": "a", "salt": 1}', "salt", 2),
+        ('{"prompt": "a", "salt": "x\\u0000y"}', "salt", 2),
+        ("[]", "wanted a string", 2),
+        ("7", "wanted a string", 2),
+        # What only the tokenizer or the engine can know is refused by its line too.
+        ('"\u2603"', "U+2603", 2),
+        ('"a\\u0000"', "U+0000", 2),
+        ('{"ids": [1, 65]}', "outside the vocabulary of 65", 2),
+        ('{"ids": [' + "1," * 1025 + "1]}", "the context 1024", 6),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line(kvad, tmp_path, line, part, code):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('"ROMEO:"\n\n' + line + "\n")
+    result = kvad("generate", MODEL, "--batch", path)
+    said = result.stderr.decode()
+    assert said.startswith(f"kvad: {path}, line 3: ") and said.count("\n") == 1, said
+    assert part in said and result.returncode == code, (result.returncode, said)
+    assert result.stdout == b""
+
+
+def test_a_prompt_without_a_tokenizer_is_refused_by_its_line(kvad, bare, tmp_path):
+    path = tmp_path / "batch.jsonl"
+    path.write_text('{"ids": [1]}\n"a"\n')
+    result = kvad("generate", bare, "--batch", path)
+    assert result.returncode == 2
+    assert f"{path}, line 2: the model has no tokenizer" in result.stderr.decode()
 
 
 def test_an_empty_batch_and_mixed_prompts_are_usage_errors(kvad, tmp_path):
     path = tmp_path / "empty.jsonl"
     path.write_text("\n\n")
-    assert kvad("generate", MODEL, "--batch", path).returncode == 2
+    result = kvad("generate", MODEL, "--batch", path)
+    assert result.returncode == 2 and f"{path}: holds no prompt" in result.stderr.decode()
     path.write_text('"a"\n')
     assert kvad("generate", MODEL, "--batch", path, "-p", "x").returncode == 2
     assert kvad("generate", MODEL, "-p", "x", "--show-cache").returncode == 2
@@ -106,7 +133,7 @@ def test_a_request_that_can_never_fit_is_refused_before_anything_is_written(kvad
     result, answers = run(kvad, tmp_path, requests, "-n", 4, "--kv-memory", "400K")
     assert result.returncode != 0
     assert answers == []
-    assert b"KV blocks" in result.stderr
+    assert b"line 2: " in result.stderr and b"KV blocks" in result.stderr
 
 
 def test_show_cache_draws_every_block_and_ends_with_an_idle_cache(kvad, tmp_path):

@@ -215,8 +215,18 @@ static void test_the_stream_does_not_depend_on_how_bytes_are_cut(void **state) {
     }
 }
 
+static void test_a_byte_order_mark_is_one_only_when_whole(void **state) {
+    (void)state;
+    assert_int_equal(kvad_utf8_mark("\xef\xbb\xbf{", 4), 3);
+    assert_int_equal(kvad_utf8_mark("\xef\xbb\xbf", 3), 3);
+    assert_int_equal(kvad_utf8_mark("\xef\xbb\xbf", 2), 0);
+    assert_int_equal(kvad_utf8_mark("\xef\xbb\xbe", 3), 0);
+    assert_int_equal(kvad_utf8_mark(NULL, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_byte_order_mark_is_one_only_when_whole),
         cmocka_unit_test(test_every_code_point_decodes_and_every_beginning_of_it_is_incomplete),
         cmocka_unit_test(test_bad_bytes_are_cut_into_maximal_subparts),
         cmocka_unit_test(test_all_strings_of_two_bytes_and_cut_ones_decode_inside_their_memory),

@@ -61,6 +61,8 @@ static void test_merges_may_end_in_crlf_have_blank_lines_and_begin_with_a_hash(v
         "# #\nh e",
         "#version: 0.2\r\n# #\r\nh e\r\n\r\n",
         "\n# #\n\nh e\n",
+        "\xef\xbb\xbf#version: 0.2\n# #\nh e\n", /* a byte order mark */
+        "\xef\xbb\xbf# #\nh e\n",
     };
     static const int32_t wanted[] = {1, 4};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
