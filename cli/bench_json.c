@@ -6,6 +6,7 @@
 #include "cli/bench_report.h"
 #include "cli/groups.h"
 #include "cli/json.h"
+#include "lab/machine_json.h"
 
 /* Clocks and ceilings give no more than six digits. */
 static json_t *number(double value) {
@@ -15,24 +16,6 @@ static json_t *number(double value) {
 
 static json_t *integer(uint64_t value) {
     return json_integer((json_int_t)value);
-}
-
-static json_t *machine_json(const struct kvad_machine *machine) {
-    json_t *caches = json_array();
-    int failed = !caches;
-    for (unsigned i = 0; i < machine->n_caches && !failed; i++)
-        failed |= json_array_append_new(caches, json_pack("{s:i, s:s, s:I}", "level",
-                                                          (int)machine->caches[i].level, "kind",
-                                                          machine->caches[i].kind, "bytes",
-                                                          (json_int_t)machine->caches[i].bytes));
-    json_t *object = json_pack(
-        "{s:o, s:i, s:i, s:b, s:o, s:I, s:s}", "cpu",
-        cli_json_string(machine->cpu, strlen(machine->cpu)), "cpus", (int)machine->n_cpus, "cores",
-        (int)machine->n_cores, "virtual", (int)machine->is_virtual, "caches", caches,
-        "memory_bytes", (json_int_t)machine->memory_bytes, "huge_pages", machine->huge_pages);
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
 }
 
 static json_t *ceilings_json(double read, double fma, double dot) {
@@ -219,7 +202,7 @@ int cli_bench_print_json(const struct kvad_bench_result *result, const char *nam
         {"version", json_string(kvad_version())},
         {"void", result->is_void ? cli_json_string(result->void_why, strlen(result->void_why))
                                  : json_null()},
-        {"machine", machine_json(&result->machine)},
+        {"machine", kvad_machine_json(&result->machine)},
         {"model", model_json(result, name)},
         {"engine", json_pack("{s:s, s:i}", "cpu", result->cpu, "threads", (int)result->n_threads)},
         {"ceilings",

@@ -69,6 +69,10 @@ struct cli_settings {
     uint64_t n_rounds;
     bool quick;
 
+    /* verify */
+    bool full;
+    struct cli_numbers checks; /* indices of checks */
+
     /* output */
     const char *output, *logits, *hidden;
     bool json, no_echo, quiet, help, verify;

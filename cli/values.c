@@ -288,6 +288,7 @@ void cli_settings_deinit(struct cli_settings *settings) {
     free(settings->batches.items);
     free(settings->policies.items);
     free(settings->weight_types.items);
+    free(settings->checks.items);
     free(settings->kv_types.items);
     *settings = (struct cli_settings){0};
 }

@@ -7,34 +7,34 @@
 #include "reference.h"
 #include "test.h"
 
-static const enum poison_target targets[] = {POISON_K, POISON_V, POISON_KV};
+static const enum kvad_poison targets[] = {KVAD_POISON_K, KVAD_POISON_V, KVAD_POISON_KV};
 static const float poisons[] = {NAN, INFINITY, -INFINITY, 1e30f};
 enum { N_TARGETS = 3, N_POISONS = 4 };
 
 /* Append the next `n` tokens after everything unused was poisoned, and compare rows and cache. */
 static void go_on(const struct reference *reference, struct kvad_sequence *sequence, size_t n,
-                  enum poison_target target, float value) {
+                  enum kvad_poison target, float value) {
     const struct kvad_description *d = &reference->tiny->description;
     size_t first = kvad_sequence_length(sequence);
     float *rows = malloc(n * d->n_vocab * sizeof *rows);
     float *hidden = malloc((d->n_layers + 1) * n * d->d_model * sizeof *hidden);
     assert_non_null(rows);
     assert_non_null(hidden);
-    poison_unused(sequence->engine, target, value);
-    poison_step(sequence->engine, value);
+    kvad_engine_poison_cache(sequence->engine, target, value);
+    kvad_engine_poison_step(sequence->engine, value);
     feed(sequence, reference->tokens + first, n, rows, hidden);
     const char *where = label("%s: %g in %d", kvad_cache_policy_name(sequence->engine->cache),
                               (double)value, (int)target);
     assert_rows(reference, first, n, rows, where);
     assert_hidden(reference, first, n, hidden, where);
-    poison_unused(sequence->engine, target, value);
+    kvad_engine_poison_cache(sequence->engine, target, value);
     assert_cache(reference, sequence, where);
     free(rows);
     free(hidden);
 }
 
 static void run_poisoned(const struct reference *reference, enum kvad_cache_policy policy,
-                         uint32_t block_tokens, enum poison_target target, float value) {
+                         uint32_t block_tokens, enum kvad_poison target, float value) {
     static const size_t chunks[] = {5, 1, 16, 1, 2, 17, 8};
     struct kvad_engine_options options = engine_options(policy, 2);
     options.block_tokens = block_tokens;
@@ -79,11 +79,11 @@ static void test_rows_behind_a_truncation_may_hold_anything(void **state) {
             struct kvad_engine_options options = engine_options(policies[p], 1);
             struct kvad_engine *engine = open_engine(reference->model, &options);
             struct kvad_sequence *sequence = new_sequence(engine);
-            if (length > 0) go_on(reference, sequence, length, POISON_KV, NAN);
+            if (length > 0) go_on(reference, sequence, length, KVAD_POISON_KV, NAN);
             feed(sequence, others, 40 - length, NULL, NULL);
             cut(sequence, length);
-            go_on(reference, sequence, 3, POISON_KV, NAN);
-            go_on(reference, sequence, 1, POISON_KV, NAN);
+            go_on(reference, sequence, 3, KVAD_POISON_KV, NAN);
+            go_on(reference, sequence, 1, KVAD_POISON_KV, NAN);
             kvad_sequence_destroy(&sequence);
             close_engine(&engine);
         }
@@ -109,8 +109,8 @@ static void step_all(struct kvad_engine *engine, struct reference *const *texts,
                                     .n_rows = n,
                                     .logits = rows[i]};
     }
-    poison_unused(engine, POISON_KV, NAN);
-    poison_step(engine, NAN);
+    kvad_engine_poison_cache(engine, KVAD_POISON_KV, NAN);
+    kvad_engine_poison_step(engine, NAN);
     struct kvad_error err;
     assert_ok(kvad_eval(engine, items, n_texts, &err), &err);
     for (size_t i = 0; i < n_texts; i++) {
@@ -171,7 +171,7 @@ static void test_the_harness_sees_what_it_should(void **state) {
     struct kvad_sequence *sequence = new_sequence(engine);
     feed(sequence, reference->tokens, 20, NULL, NULL);
     sequence->kv.length = sequence->kv.n_ready = 19;
-    poison_unused(engine, POISON_V, NAN);
+    kvad_engine_poison_cache(engine, KVAD_POISON_V, NAN);
     sequence->kv.length = sequence->kv.n_ready = 20;
     float *k = malloc(2 * 35 * sizeof *k), *v = k + 35;
     assert_non_null(k);

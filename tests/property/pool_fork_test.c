@@ -61,7 +61,7 @@ static void test_forks_at_every_token_go_their_own_ways(void **state) {
         assert_int_equal(kvad_engine_kv_bytes(engine), bytes);
         for (size_t round = 0; round < 5; round++)
             for (size_t i = 0; i < N_TEXTS; i++) {
-                poison_unused(engine, POISON_KV, NAN);
+                kvad_engine_poison_cache(engine, KVAD_POISON_KV, NAN);
                 follow(family.texts[i], sequences[i], 1 + round, label("fork at %zu", n_common));
                 for (size_t j = 0; j < N_TEXTS; j++)
                     assert_cache(family.texts[j], sequences[j], "the others");
@@ -89,7 +89,7 @@ static void test_cutting_one_fork_leaves_the_other_whole(void **state) {
     for (size_t length = 0; length <= 10; length++) {
         struct kvad_sequence *fork = fork_of(whole);
         cut(fork, length);
-        poison_unused(engine, POISON_KV, NAN);
+        kvad_engine_poison_cache(engine, KVAD_POISON_KV, NAN);
         follow(family.texts[1], fork, 1, "cut fork");
         follow(family.texts[1], fork, 33, "cut fork");
         assert_cache(first, whole, "whole");

@@ -50,7 +50,7 @@ static struct kvad_request_info check_request(struct kvad_engine *engine, const 
     expect_greedy(world.model, prompt, n_prompt, n, false, &wanted);
     struct kvad_request *request = submit(engine, &options, &got);
     for (int i = 0; i < 200 && !take_events(request, &got); i++) {
-        poison_unused(engine, POISON_KV, NAN);
+        kvad_engine_poison_cache(engine, KVAD_POISON_KV, NAN);
         step_engine(engine);
         assert_true(kvad_kv_pool_is_sound(&engine->pool));
         if (engine->prefix.heap) assert_true(kvad_prefix_is_sound(&engine->prefix));

@@ -137,7 +137,7 @@ static void read_slot(size_t index) {
 }
 
 static void step(void) {
-    if (below(4) == 0) poison_unused(world.engine, POISON_KV, NAN);
+    if (below(4) == 0) kvad_engine_poison_cache(world.engine, KVAD_POISON_KV, NAN);
     if (below(20) == 0) {
         kvad_engine_interrupt(world.engine);
         assert_int_equal(kvad_engine_step(world.engine, NULL, NULL), KVAD_ERR_CANCELLED);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "model/forward_internal.h"
 #include "test.h"
 
 enum { MAX_THREADS = 8 };
@@ -107,67 +106,4 @@ void cut(struct kvad_sequence *sequence, size_t length) {
 void poison(float *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         values[i] = NAN;
-}
-
-/* Token `t` (in [0, B)) of one block, in all layers and heads. */
-static void poison_token(const struct kvad_kv_shape *shape, unsigned char *block, size_t t,
-                         enum poison_target target, float value) {
-    for (size_t layer = 0; layer < shape->n_layers; layer++)
-        for (size_t head = 0; head < shape->n_kv_heads; head++)
-            for (size_t d = 0; d < shape->head_dim; d++) {
-                float *k = (float *)(void *)(block + kvad_kv_k_offset(shape, layer, head));
-                float *v = (float *)(void *)(block + kvad_kv_v_offset(shape, layer, head));
-                if (target & POISON_K) k[kvad_kv_k_index(shape, t, d)] = value;
-                if (target & POISON_V) v[t * shape->head_dim + d] = value;
-            }
-}
-
-static void poison_blocks(const struct kvad_kv_shape *shape, unsigned char *base, size_t first,
-                          size_t last, enum poison_target target, float value) {
-    for (size_t i = first; i < last; i++)
-        for (size_t t = 0; t < shape->block_tokens; t++)
-            poison_token(shape, base + i * shape->block_bytes, t, target, value);
-}
-
-static void poison_sequence(struct kvad_kv_sequence *s, enum poison_target target, float value) {
-    const struct kvad_kv_shape *shape = s->shape;
-    for (size_t t = s->n_ready; t < s->n_blocks * shape->block_tokens; t++) {
-        /* Others may count on rows of a shared block. */
-        size_t i = t / shape->block_tokens;
-        if (s->source == KVAD_KV_PAGED && !kvad_kv_pool_may_write(s->pool, s->table[i])) continue;
-        poison_token(shape, kvad_kv_sequence_block(s, t), t % shape->block_tokens, target, value);
-    }
-    if (s->source == KVAD_KV_PAGED) return;
-    for (size_t i = s->n_blocks; i < s->n_area_blocks; i++)
-        poison_blocks(shape, s->base, s->table[i], (size_t)s->table[i] + 1, target, value);
-}
-
-void poison_unused(struct kvad_engine *engine, enum poison_target target, float value) {
-    for (struct kvad_sequence *s = engine->sequences; s; s = s->next)
-        poison_sequence(&s->kv, target, value);
-    for (size_t i = 0; i < engine->pool.n_free; i++) {
-        size_t id = engine->pool.free_ids[i];
-        poison_blocks(&engine->shape, engine->pool.blocks, id, id + 1, target, value);
-    }
-}
-
-static void fill(float *values, size_t n, float value) {
-    for (size_t i = 0; i < n; i++)
-        values[i] = value;
-}
-
-void poison_step(struct kvad_engine *engine, float value) {
-    struct kvad_forward *f = engine->forward;
-    fill(f->hidden, f->max_rows * f->d_stride, value);
-    fill(f->normed, f->max_rows * f->d_stride, value);
-    fill(f->qkv, f->max_rows * f->qkv_stride, value);
-    fill(f->attended, f->max_rows * f->attended_stride, value);
-    fill(f->delta, f->max_rows * f->d_stride, value);
-    fill(f->ff, f->max_rows * f->ff_stride, value);
-    fill(f->head, kvad_min_size(f->max_rows, FORWARD_HEAD_ROWS) * f->vocab_stride, value);
-    if (f->quant)
-        fill((float *)(void *)f->quant, f->max_rows * f->quant_stride / sizeof(float), value);
-    for (unsigned i = 0; i < f->n_workers; i++)
-        fill((float *)(void *)f->workers[i].memory, f->workers[i].bytes / sizeof(float), value);
-    fill(engine->step_logits, engine->n_sequences * engine->model->description.n_vocab, value);
 }

@@ -3,6 +3,7 @@
 #define KVAD_TEST_ENGINES_H
 
 #include "engine/engine.h"
+#include "engine/poison.h"
 #include "test_heap.h"
 
 enum { N_POLICIES = 4 };
@@ -35,15 +36,6 @@ void feed(struct kvad_sequence *sequence, const int32_t *tokens, size_t n, float
 /** truncate() that must succeed. */
 void cut(struct kvad_sequence *sequence, size_t length);
 
-/* ---------------------------------------------------------------- poison */
-
-enum poison_target { POISON_K = 1, POISON_V = 2, POISON_KV = 3 };
-
-/** Write `value` wherever the cache holds nothing that counts: rows beyond each sequence's length,
- * blocks of areas that are not in use, free blocks of the pool. */
-void poison_unused(struct kvad_engine *engine, enum poison_target target, float value);
-/** Write `value` into all buffers of a step: nothing in them may outlive it. */
-void poison_step(struct kvad_engine *engine, float value);
 /** Fill with NaN. */
 void poison(float *values, size_t n);
 

@@ -1,0 +1,195 @@
+/* kvad verify: whether the cache of this program is right with this model on this machine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/groups.h"
+#include "cli/json.h"
+#include "cli/session.h"
+#include "cli/streams.h"
+#include "cli/verify_table.h"
+
+enum { MAX_CHECKS = 64 };
+
+/* The value is the check's index; the names are those of the lab, in its order. */
+static const struct cli_choice checks[] = {
+    {"reference", 0},
+    {"order", 1},
+    {"classic", 2},
+    {"cached", 3},
+    {"chunks", 4},
+    {"policies", 5},
+    {"blocks", 6},
+    {"batch", 7},
+    {"threads", 8},
+    {"levels", 9},
+    {"rollback", 10},
+    {"poison", 11},
+    {"fork", 12},
+    {"prefix", 13},
+    {"preemption", 14},
+    {"greedy", 15},
+    {0},
+};
+
+static const struct cli_option verify_options[] = {
+    {.name = "quick",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(quick),
+     .known_as = "fast",
+     .help = "short texts, some of the many lengths; the default"},
+    {.name = "full",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(full),
+     .known_as = "slow all thorough",
+     .help = "long texts, all lengths: minutes on a large model"},
+    {.name = "checks",
+     .kind = CLI_CHOICES,
+     .offset = CLI_AT(checks),
+     .value = "LIST",
+     .choices = checks,
+     .known_as = "check only tests",
+     .help = "run these alone (all of them)"},
+    {.name = "seed",
+     .letter = 's',
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(seed),
+     .value = "N",
+     .max = 0x1p53,
+     .initial = "1",
+     .known_as = "random-seed",
+     .help = "other texts and lengths"},
+    {.name = "kv",
+     .kind = CLI_CHOICE,
+     .offset = CLI_AT(kv),
+     .value = "TYPE",
+     .initial = "f32",
+     .choices = cli_kv_choices,
+     .known_as = "kv-type cache-dtype",
+     .help = "how keys and values lie in the cache; each type is compared with itself bit for bit"},
+};
+static const struct cli_group verify_group = {"Verify", verify_options,
+                                              CLI_COUNT_OF(verify_options)};
+
+static const struct cli_group *const groups[] = {&verify_group, &cli_model_group,
+                                                 &cli_machine_group, &cli_output_group, NULL};
+
+struct verifying {
+    const struct cli_settings *settings;
+    bool shows_progress;
+    size_t n, n_done;                              /* checks */
+    struct kvad_verify_result results[MAX_CHECKS]; /* [n_done] */
+};
+
+static bool report(void *user, const struct kvad_verify_check *check, const char *what) {
+    struct verifying *verifying = user;
+    if (!verifying->settings->quiet && isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r\033[K[%zu/%zu] %s: %s", verifying->n_done + 1, verifying->n,
+                check->name, what);
+        verifying->shows_progress = true;
+    }
+    return !cli_is_interrupted();
+}
+
+static void engine_in_use(void *user, struct kvad_engine *engine) {
+    (void)user;
+    cli_interrupt_target(engine);
+}
+
+static bool is_wanted(const struct cli_settings *settings, unsigned index) {
+    const struct cli_numbers *list = &settings->checks;
+    bool is_listed = !list->is_given;
+    for (size_t i = 0; i < list->n; i++)
+        is_listed |= list->items[i] == index;
+    return is_listed;
+}
+
+static int run_checks(struct verifying *verifying, struct kvad_verify *verify) {
+    struct kvad_error err = {0};
+    enum kvad_status status = KVAD_OK;
+    const struct kvad_verify_check *check;
+    for (unsigned i = 0; (check = kvad_verify_check(i)) && status == KVAD_OK; i++) {
+        if (!is_wanted(verifying->settings, i)) continue;
+        status = kvad_verify_run(verify, check, &verifying->results[verifying->n_done], &err);
+        if (status == KVAD_OK) verifying->n_done++;
+    }
+    if (verifying->shows_progress) fputs("\r\033[K", stderr);
+    return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
+}
+
+static int print(const struct verifying *verifying, const struct kvad_verify *verify,
+                 const struct cli_session *session) {
+    const char *name = verifying->settings->arguments.items[0];
+    if (verifying->settings->json)
+        return cli_json_print(
+            kvad_verify_json(verify, name, verifying->results, verifying->n_done));
+    cli_verify_print_table(verify, name, &session->info, verifying->results, verifying->n_done);
+    return cli_flush_output();
+}
+
+static int verify_model(struct verifying *verifying, struct cli_session *session) {
+    const struct cli_settings *s = verifying->settings;
+    struct kvad_verify_options options = {.level = s->full ? KVAD_VERIFY_FULL : KVAD_VERIFY_QUICK,
+                                          .seed = s->seed,
+                                          .kv = (enum kvad_kv_type)s->kv,
+                                          .n_threads = (unsigned)s->n_threads,
+                                          .cpu = cli_cpu_name(s->cpu),
+                                          .report = report,
+                                          .engine_in_use = engine_in_use,
+                                          .user = verifying};
+    struct kvad_verify *verify = NULL;
+    struct kvad_error err = {0};
+    if (kvad_verify_open(session->model, &options, &verify, &err) != KVAD_OK) return cli_fail(&err);
+    for (unsigned i = 0; kvad_verify_check(i); i++)
+        verifying->n += is_wanted(s, i);
+    int status = run_checks(verifying, verify);
+    if (status == CLI_EXIT_OK) status = print(verifying, verify, session);
+    for (size_t i = 0; i < verifying->n_done; i++) {
+        if (status == CLI_EXIT_OK && verifying->results[i].verdict == KVAD_VERDICT_FAIL)
+            status = CLI_EXIT_FAILURE;
+        kvad_verify_result_deinit(&verifying->results[i]);
+    }
+    kvad_verify_close(&verify);
+    return status;
+}
+
+static int run(const struct cli_settings *settings) {
+    struct verifying verifying = {.settings = settings};
+    struct cli_session session;
+    if (settings->quick && settings->full)
+        return cli_usage_error(&cli_verify, "--quick and --full exclude each other");
+    cli_catch_interrupt();
+    int status = cli_session_load(&session, settings);
+    if (status == CLI_EXIT_OK) status = verify_model(&verifying, &session);
+    cli_session_deinit(&session);
+    return status;
+}
+
+static const struct cli_example examples[] = {
+    {"kvad verify models/shakespeare-char", "in a few seconds"},
+    {"kvad verify out/ckpt.pt --full", "everything, on a model of your own"},
+    {"kvad verify gpt2 --weights q8 --kv f16 --json", "other types, for a script"},
+    {"kvad verify gpt2 --checks rollback,prefix --seed 7", "two of the checks on other texts"},
+    {0},
+};
+
+const struct cli_command cli_verify = {
+    .name = "verify",
+    .summary = "is the cache right? checks on a model of yours, on this machine",
+    .synopsis = "MODEL [options]",
+    .description =
+        "Computes the same tokens in many ways and compares hidden states of all layers, logits "
+        "and drawn tokens bit for bit: with the cache and without, in chunks, in batches, with "
+        "every policy, block size, number of threads and kernel level, after going back, from "
+        "shared beginnings, after losing memory to others, with all unused memory full of NaN. "
+        "Then it holds them against a forward pass in double precision of its own that shares no "
+        "code with the engine, within a stated bound.\n\nThe exit code is 1 if a check fails; "
+        "the table then says where the paths first part. docs/verify.md says what each check "
+        "compares.",
+    .examples = examples,
+    .groups = groups,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .run = run,
+};
