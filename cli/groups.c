@@ -144,7 +144,7 @@ static const struct cli_option engine_options[] = {
      .min = 1,
      .max = 0x1p52,
      .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
-     .help = "memory of the paged cache, such as 512M; without it what the text needs"},
+     .help = "memory of the cache, such as 512M, never exceeded; without it what the text needs"},
 };
 const struct cli_group cli_engine_group = {"Cache", engine_options, CLI_COUNT_OF(engine_options)};
 

@@ -330,7 +330,9 @@ struct kvad_engine_options {
     uint32_t n_sequences;    /* sequences that can be alive at once; 0: 1 */
     uint32_t n_batch_tokens; /* rows computed at once, larger inputs are cut; 0: 512 */
     uint32_t block_tokens;   /* tokens per KV block: 16, 32, 64, 128, 256; 0: 16 */
-    uint64_t kv_bytes;       /* size of the paged pool; 0: enough for n_sequences of n_ctx tokens */
+    uint64_t kv_bytes; /* memory of the cache: the pool of paged and none, reserved at open; what
+                                sequences of static and grow may hold; 0: enough for n_sequences of
+                                n_ctx tokens */
     enum kvad_kv_type k_type, v_type; /* of the cache; 0: float32 */
     const char *cpu;      /* "portable", "avx2", ...: highest kernel level used; NULL: the best */
     bool no_prefix_cache; /* requests do not start with the blocks of earlier ones (paged only) */

@@ -1,6 +1,7 @@
 /* Which queued requests start, and with which rows. */
 #include "base/error.h"
 #include "base/faults.h"
+#include "engine/budget.h"
 #include "engine/scheduler.h"
 
 /* ---------------------------------------------------------------- rows that are there */
@@ -185,7 +186,8 @@ static size_t count_outstanding(const struct kvad_engine *e) {
  * runs. Alone, every request fits. */
 static bool fits(const struct kvad_request *r) {
     const struct kvad_engine *e = r->engine;
-    if (!e->pool.heap || e->n_running == 0) return true;
+    if (!e->pool.heap) return kvad_budget_fits(r);
+    if (e->n_running == 0) return true;
     size_t n = r->n_ids - r->window, n_hit = 0, n_idle = 0;
     size_t wanted = kvad_min_size(kvad_kv_blocks_for(&e->shape, n) + 1, r->n_blocks);
     if (kvad_request_shares(r)) {

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include "engine/budget.h"
 #include "engine/pin.h"
 
 #include <assert.h>
@@ -75,10 +76,14 @@ static enum kvad_status pick_kernels(struct kvad_engine *e, const char *cpu,
     return KVAD_OK;
 }
 
-/* The paged pool: as large as asked for, or enough for every sequence at its longest. */
+/* The paged pool: as large as asked for, or enough for every sequence at its longest. The other
+ * policies keep to the same bytes without one. */
 static enum kvad_status open_pool(struct kvad_engine *e, uint64_t kv_bytes,
                                   struct kvad_error *err) {
-    if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) return KVAD_OK;
+    if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) {
+        e->kv_budget = kv_bytes;
+        return kvad_budget_check_open(e, err);
+    }
     size_t block_bytes = e->shape.block_bytes;
     size_t n_blocks = kvad_kv_blocks_for(&e->shape, e->n_ctx) * e->n_sequences;
     if (kv_bytes) {

@@ -37,6 +37,8 @@ struct kvad_engine {
     struct kvad_forward *forward;
     struct kvad_forward_item *items; /* [n_sequences] of the step that runs */
     uint64_t step_bytes, kv_bytes_peak;
+    uint64_t kv_budget;         /* of `static` and `grow`; 0: none */
+    struct kvad_kv_moves moves; /* of `grow` */
 
     struct kvad_sequence *sequences;
     uint32_t n_alive;
@@ -44,6 +46,7 @@ struct kvad_engine {
     size_t failed_item; /* index of the item that made the last kvad_eval() fail, or SIZE_MAX */
     _Atomic bool interrupt;
     const struct kvad_probe *probe; /* counts the parts of steps; NULL: none */
+    uint64_t forward_ns;            /* in the forward pass, since a probe was set */
 
     struct kvad_request_queue queue; /* requests that wait */
     struct kvad_request **running;   /* [n_running] in the order of kvad_request_is_before() */

@@ -1,7 +1,7 @@
 /* kvad_eval(): check a batch, make room, run it in slices that fit the step's memory, count the
  * rows. */
 #include "base/error.h"
-#include "engine/request.h"
+#include "engine/budget.h"
 
 static enum kvad_status check_rows(const struct kvad_eval_item *item, size_t i,
                                    struct kvad_error *err) {
@@ -49,6 +49,12 @@ static void name_taker(struct kvad_engine *e, const struct kvad_eval_item *items
 
 static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_item *items,
                                 size_t n_items, struct kvad_error *err) {
+    size_t n_missing = kvad_budget_missing(e, items, n_items);
+    if (n_missing > 0)
+        return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
+                         "the cache that grows needs %zu blocks more than its memory (kv_bytes) of "
+                         "%llu bytes has: end a sequence or give more",
+                         n_missing, (unsigned long long)e->kv_budget);
     for (size_t i = 0; i < n_items; i++) {
         name_taker(e, items, i);
         enum kvad_status status =
@@ -110,8 +116,10 @@ static enum kvad_status run_slices(struct kvad_engine *e, const struct kvad_eval
                 done = 0;
             }
         }
+        uint64_t start = e->probe ? kvad_clock_ns() : 0;
         enum kvad_status status =
             kvad_forward_run(e->forward, e->items, n_parts, &e->interrupt, &failed, err);
+        if (e->probe) e->forward_ns += kvad_clock_ns() - start;
         if (status == KVAD_ERR_CANCELLED) atomic_store(&e->interrupt, false);
         if (status == KVAD_ERR_NOT_FINITE) e->failed_item = first_item + failed;
         if (status != KVAD_OK) return status;

@@ -1,5 +1,6 @@
 /* Who has to make room when the pool is full, and for how long. */
 #include "base/faults.h"
+#include "engine/budget.h"
 #include "engine/pin.h"
 #include "engine/scheduler.h"
 
@@ -47,12 +48,16 @@ static size_t ids_kept(const struct kvad_request *r) {
  */
 static void preempt(struct kvad_request *r, const struct kvad_request *cause) {
     struct kvad_engine *e = r->engine;
+    size_t n_blocks = e->pool.n_blocks, n_free = kvad_kv_pool_available(&e->pool);
+    if (!e->pool.heap) {
+        n_blocks = (size_t)(e->kv_budget / e->shape.block_bytes);
+        n_free = n_blocks - (size_t)(kvad_engine_kv_bytes(e) / e->shape.block_bytes);
+    }
     kvad_engine_log(e, KVAD_LOG_INFO,
                     "preempted request %llu (priority %d, %zu tokens in %zu blocks) for request "
                     "%llu: %zu of %zu blocks were free",
                     (unsigned long long)r->arrival, (int)r->priority, r->n_fed,
-                    r->sequence->kv.n_blocks, (unsigned long long)cause->arrival,
-                    kvad_kv_pool_available(&e->pool), e->pool.n_blocks);
+                    r->sequence->kv.n_blocks, (unsigned long long)cause->arrival, n_free, n_blocks);
     kvad_engine_stop_running(r);
     r->n_preemptions++;
     r->n_lost = r->n_fed;
@@ -102,6 +107,12 @@ static size_t count_needed(const struct kvad_engine *e, size_t n_items) {
     return n;
 }
 
+/* Whether the step's items do not fit into the cache's memory. */
+static bool lacks_room(const struct kvad_engine *e, size_t n_items) {
+    if (!e->pool.heap) return kvad_budget_missing(e, e->step_items, n_items) > 0;
+    return count_needed(e, n_items) > kvad_kv_pool_available(&e->pool);
+}
+
 /* Take a request's item out of the step. */
 static size_t drop_item(struct kvad_engine *e, size_t n_items, const struct kvad_request *r) {
     size_t n = 0, n_vocab = e->model->description.n_vocab;
@@ -116,7 +127,7 @@ static size_t drop_item(struct kvad_engine *e, size_t n_items, const struct kvad
 }
 
 size_t kvad_engine_make_room(struct kvad_engine *engine, size_t n_items) {
-    while (n_items > 0 && count_needed(engine, n_items) > kvad_kv_pool_available(&engine->pool)) {
+    while (n_items > 0 && lacks_room(engine, n_items)) {
         const struct kvad_request *first = first_owner(engine, n_items);
         struct kvad_request *victim = choose_victim(engine, first);
         /* Alone it fits, unless pins or sequences outside of requests hold the pool. */

@@ -40,5 +40,6 @@ const char *kvad_part_name(enum kvad_part part) {
 
 void kvad_engine_set_probe(struct kvad_engine *engine, const struct kvad_probe *probe) {
     engine->probe = probe;
+    engine->forward_ns = 0;
     kvad_forward_set_probe(engine->forward, probe);
 }

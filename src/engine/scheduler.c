@@ -73,6 +73,7 @@ static enum kvad_status run_items(struct kvad_engine *e, size_t n_items, struct 
             if (e->step_items[i].n_rows > 0)
                 kvad_request_advance(e->step_owners[i], e->step_items[i].logits);
         }
+        kvad_probe_serial(e->probe, KVAD_PART_SAMPLING);
         return KVAD_OK;
     }
     if (status != KVAD_ERR_CANCELLED && e->failed_item < n_items) {

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/budget.h"
 
 static enum kvad_kv_source source_of(enum kvad_cache_policy cache) {
     switch (cache) {
@@ -19,6 +19,7 @@ enum kvad_status kvad_sequence_create(struct kvad_engine *engine, struct kvad_se
                          "the engine was opened for %u sequences and all are in use: destroy one "
                          "or open with a larger n_sequences",
                          engine->n_sequences);
+    KVAD_TRY(kvad_budget_check_sequence(engine, err));
     struct kvad_sequence *s = kvad_alloc_zero(&engine->heap, 1, sizeof *s);
     if (!s) return kvad_fail_memory(err, "sequence", sizeof *s);
     enum kvad_status status =
@@ -29,6 +30,7 @@ enum kvad_status kvad_sequence_create(struct kvad_engine *engine, struct kvad_se
         return status;
     }
     s->engine = engine;
+    s->kv.moves = &engine->moves;
     s->next = engine->sequences;
     if (s->next) s->next->previous = s;
     engine->sequences = s;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/growing.h"
-#include "engine/request.h"
+#include "engine/budget.h"
 #include "tokenizer/tokenizer.h"
 
 void kvad_request_options_init_sized(struct kvad_request_options *options, size_t size) {
@@ -46,13 +46,13 @@ static enum kvad_status check_prompt(const struct kvad_engine *e,
 /* Blocks that the request holds at its longest; a request that can never fit is refused now. */
 static enum kvad_status count_blocks(struct kvad_request *r, struct kvad_error *err) {
     const struct kvad_engine *e = r->engine;
-    if (e->cache != KVAD_CACHE_PAGED && e->cache != KVAD_CACHE_NONE) return KVAD_OK;
     size_t longest = e->n_ctx;
     /* The last token of the output is never fed. */
     if (r->n_prompt <= longest && r->max_tokens <= longest - r->n_prompt)
         longest = r->n_prompt + r->max_tokens - (r->max_tokens > 0);
     r->n_blocks = kvad_kv_blocks_for(&e->shape, longest);
-    if (r->n_blocks > e->pool.n_blocks)
+    KVAD_TRY(kvad_budget_check_request(r, longest, err));
+    if (e->pool.heap && r->n_blocks > e->pool.n_blocks)
         return kvad_fail(err, KVAD_ERR_NO_BLOCKS,
                          "%zu tokens need %zu KV blocks, the pool has %zu: ask for fewer tokens "
                          "or give the pool more memory",

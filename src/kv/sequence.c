@@ -65,6 +65,12 @@ static size_t bytes_to_move(const struct kvad_kv_shape *shape) {
     return KVAD_FAULT(GROW_ONE_LAYER, shape->block_bytes, shape->layer_bytes);
 }
 
+static void note_move(struct kvad_kv_moves *moves, size_t bytes) {
+    moves->n_bytes += bytes;
+    moves->n_moves += bytes > 0;
+    if (bytes > moves->twice_peak) moves->twice_peak = bytes;
+}
+
 /* Replace the area by a fresh one of `n_blocks` blocks that holds the first of the old one's. */
 static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks,
                                      struct kvad_error *err) {
@@ -73,6 +79,7 @@ static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks
     size_t stride = s->shape->block_bytes;
     for (size_t i = 0; i < kvad_min_size(n_blocks, s->n_area_blocks); i++)
         memcpy(area + i * stride, s->base + i * stride, bytes_to_move(s->shape));
+    if (s->moves) note_move(s->moves, area_bytes(s, kvad_min_size(n_blocks, s->n_area_blocks)));
     kvad_free(s->heap, s->base, area_bytes(s, s->n_area_blocks));
     s->base = area;
     s->n_area_blocks = n_blocks;

@@ -35,19 +35,26 @@ struct kvad_kv_typed_span {
 
 enum kvad_kv_source { KVAD_KV_PAGED, KVAD_KV_STATIC, KVAD_KV_GROW };
 
+/* What growing has moved. */
+struct kvad_kv_moves {
+    uint64_t n_bytes, n_moves; /* copied in all, and how often */
+    uint64_t twice_peak;       /* most bytes that were held twice at once */
+};
+
 struct kvad_kv_sequence {
     const struct kvad_kv_shape *shape; /* borrowed */
     enum kvad_kv_source source;
-    struct kvad_kv_pool *pool; /* borrowed; paged only */
-    struct kvad_heap *heap;    /* borrowed; owner of the area and the table */
-    size_t n_max;              /* longest length allowed, in tokens */
-    unsigned char *base;       /* block i of the table begins at base + table[i] * block_bytes */
-    uint32_t *table;           /* [kvad_kv_blocks_for(n_max)] */
-    size_t n_blocks;           /* entries of the table in use */
-    size_t n_area_blocks;      /* blocks of the own area (static, grow) */
-    size_t length;             /* tokens that count */
-    size_t n_ready;            /* rows that are there; at least length, more after a rewind */
-    size_t n_published;        /* first blocks that are the prefix index's own */
+    struct kvad_kv_pool *pool;   /* borrowed; paged only */
+    struct kvad_heap *heap;      /* borrowed; owner of the area and the table */
+    size_t n_max;                /* longest length allowed, in tokens */
+    unsigned char *base;         /* block i of the table begins at base + table[i] * block_bytes */
+    uint32_t *table;             /* [kvad_kv_blocks_for(n_max)] */
+    size_t n_blocks;             /* entries of the table in use */
+    size_t n_area_blocks;        /* blocks of the own area (static, grow) */
+    size_t length;               /* tokens that count */
+    size_t n_ready;              /* rows that are there; at least length, more after a rewind */
+    size_t n_published;          /* first blocks that are the prefix index's own */
+    struct kvad_kv_moves *moves; /* borrowed; counts what grow moves; NULL: nobody does */
 };
 
 /** Make an empty sequence of at most `n_max` tokens. `pool` is needed by KVAD_KV_PAGED alone.
