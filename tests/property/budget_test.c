@@ -68,8 +68,9 @@ static uint64_t run_all(enum kvad_cache_policy policy, size_t n_blocks) {
     for (size_t i = 0; i < N; i++) {
         take_events(requests[i], &got[i]);
         expect_greedy(world.model, world.tokens + 61 * i, prompt_length(i), 30, false, &wanted);
-        assert_same_outcome(&got[i], &wanted,
-                            label("%s, %zu blocks, %zu", policy_name(policy), n_blocks, i));
+        assert_same_outcome(
+            &got[i], &wanted,
+            label("%s, %zu blocks, %zu", kvad_cache_policy_name(policy), n_blocks, i));
         kvad_request_destroy(&requests[i]);
         outcome_free(&got[i]);
         outcome_free(&wanted);
