@@ -7,7 +7,8 @@ static bool fork_to(struct verify_rig *rig, size_t i, size_t text) {
     kvad_sequence_destroy(&rig->sequences[i]);
     rig->texts[i] = &rig->run->v->texts[text];
     return verify_ok(rig->run, kvad_sequence_fork(rig->sequences[0], &rig->sequences[i], &err),
-                     &err);
+                     &err) &&
+           verify_sound(rig->run, rig->engine);
 }
 
 /* All sequences `n` tokens further (or to the end), `step` at once. */
@@ -81,7 +82,7 @@ bool verify_fork(struct verify_run *run) {
     rig.poisons = true;
     for (size_t text = 1; ok && text <= 3; text++)
         ok = fork_once(&rig, text, true) && fork_once(&rig, text, false);
-    for (size_t i = 1; i < VERIFY_SEQUENCES; i++)
+    for (size_t i = 1; ok && i < VERIFY_SEQUENCES; i++)
         kvad_sequence_destroy(&rig.sequences[i]);
     ok = ok && fork_many(&rig);
     verify_rig_close(&rig);

@@ -41,6 +41,7 @@ struct verify_run {
     struct kvad_verify *v;
     struct kvad_verify_result *result;
     enum kvad_status status; /* not KVAD_OK: no verdict */
+    bool is_broken;          /* the engine's tables are wrong: it cannot even be closed */
     struct kvad_error *err;
 };
 typedef bool verify_fn(struct verify_run *run);
@@ -67,6 +68,11 @@ bool verify_same(struct verify_run *run, struct kvad_verify_difference at, const
                  const float *wanted, size_t n);
 
 /* ---- engines (verify_rig.c) */
+
+/** Fail unless the engine's tables of blocks agree with each other (verify_sound.c). After each
+ * call of the engine: what goes on with wrong tables may crash or never end. A broken engine is
+ * left as it is, since giving its memory back would go through the same tables. */
+bool verify_sound(struct verify_run *run, const struct kvad_engine *engine);
 
 /* An engine with sequences, each at some length of a text. */
 struct verify_rig {

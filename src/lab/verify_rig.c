@@ -40,7 +40,7 @@ bool verify_engine_open(struct verify_run *run, const struct kvad_engine_options
 void verify_engine_close(struct verify_run *run, struct kvad_engine **engine) {
     const struct kvad_verify_options *o = &run->v->options;
     if (*engine && o->engine_in_use) o->engine_in_use(o->user, NULL);
-    kvad_engine_close(engine);
+    if (!run->is_broken) kvad_engine_close(engine);
 }
 
 /* ---------------------------------------------------------------- rigs */
@@ -59,7 +59,7 @@ bool verify_rig_open(struct verify_run *run, struct verify_rig *rig,
 }
 
 void verify_rig_close(struct verify_rig *rig) {
-    for (size_t i = 0; i < VERIFY_SEQUENCES; i++)
+    for (size_t i = 0; i < VERIFY_SEQUENCES && !rig->run->is_broken; i++)
         kvad_sequence_destroy(&rig->sequences[i]);
     verify_engine_close(rig->run, &rig->engine);
 }
@@ -68,12 +68,14 @@ bool verify_rig_restart(struct verify_rig *rig, size_t i, const struct verify_te
     struct kvad_error err;
     kvad_sequence_destroy(&rig->sequences[i]);
     rig->texts[i] = text;
-    return verify_ok(rig->run, kvad_sequence_create(rig->engine, &rig->sequences[i], &err), &err);
+    return verify_sound(rig->run, rig->engine) &&
+           verify_ok(rig->run, kvad_sequence_create(rig->engine, &rig->sequences[i], &err), &err);
 }
 
 bool verify_rig_truncate(struct verify_rig *rig, size_t i, size_t length) {
     struct kvad_error err;
-    return verify_ok(rig->run, kvad_sequence_truncate(rig->sequences[i], length, &err), &err);
+    return verify_ok(rig->run, kvad_sequence_truncate(rig->sequences[i], length, &err), &err) &&
+           verify_sound(rig->run, rig->engine);
 }
 
 bool verify_rig_append(struct verify_rig *rig, size_t i, const struct verify_text *text, size_t n,
@@ -83,7 +85,8 @@ bool verify_rig_append(struct verify_rig *rig, size_t i, const struct verify_tex
                                   .n_tokens = n,
                                   .hidden = hidden};
     struct kvad_error err;
-    return verify_ok(rig->run, kvad_eval(rig->engine, &item, 1, &err), &err);
+    return verify_ok(rig->run, kvad_eval(rig->engine, &item, 1, &err), &err) &&
+           verify_sound(rig->run, rig->engine);
 }
 
 /* The rows of one item against what its text must give: position by position, and there layer by
@@ -147,7 +150,9 @@ bool verify_rig_step(struct verify_rig *rig, const size_t *counts, const size_t 
         kvad_engine_poison_step(rig->engine, NAN);
     }
     struct kvad_error err;
-    if (!verify_ok(rig->run, kvad_eval(rig->engine, items, n_items, &err), &err)) return false;
+    if (!verify_ok(rig->run, kvad_eval(rig->engine, items, n_items, &err), &err) ||
+        !verify_sound(rig->run, rig->engine))
+        return false;
     for (size_t j = 0; j < n_items; j++) {
         size_t i = owners[j], length = verify_rig_length(rig, i);
         if (length != first[j] + items[j].n_tokens)
@@ -203,8 +208,8 @@ bool verify_expect(struct verify_run *run, size_t index) {
                                   .n_rows = v->n,
                                   .logits = text->logits,
                                   .hidden = text->hidden};
-    ok = ok && verify_ok(run, kvad_eval(engine, &item, 1, &err), &err);
-    kvad_sequence_destroy(&sequence);
+    ok = ok && verify_ok(run, kvad_eval(engine, &item, 1, &err), &err) && verify_sound(run, engine);
+    if (!run->is_broken) kvad_sequence_destroy(&sequence);
     verify_engine_close(run, &engine);
     text->is_known = ok;
     return ok;
