@@ -73,6 +73,10 @@ struct cli_settings {
     bool full;
     struct cli_numbers checks; /* indices of checks */
 
+    /* memory */
+    const char *config;
+    uint64_t n_texts;
+
     /* output */
     const char *output, *logits, *hidden;
     bool json, no_echo, quiet, help, verify;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/faults.h"
-#include "model/forward_internal.h"
+#include "model/forward_memory.h"
 
 /* ---------------------------------------------------------------- memory */
 
@@ -12,17 +12,9 @@ static size_t panels_of(size_t columns) {
     return (columns + KVAD_PANEL - 1) / KVAD_PANEL;
 }
 
-/* The step's buffers as a table: what, where its pointer is, floats or bytes. */
-struct buffer {
-    void **pointer;
-    size_t count, size;
-};
-
-enum { N_BUFFERS = 15 };
-
-static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) {
+void forward_list_buffers(struct kvad_forward *f, struct forward_buffer list[FORWARD_BUFFERS]) {
     size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
-    const struct buffer buffers[N_BUFFERS] = {
+    const struct forward_buffer buffers[FORWARD_BUFFERS] = {
         {(void **)&f->hidden, rows * f->d_stride, sizeof(float)},
         {(void **)&f->normed, rows * f->d_stride, sizeof(float)},
         {(void **)&f->qkv, rows * f->qkv_stride, sizeof(float)},
@@ -142,10 +134,10 @@ kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *k
     if (shape->k_type != KVAD_KV_F32 || shape->v_type != KVAD_KV_F32)
         f->n_wide = KVAD_CHUNK * shape->head_dim;
     set_split_sizes(f);
-    struct buffer list[N_BUFFERS];
-    list_buffers(f, list);
+    struct forward_buffer list[FORWARD_BUFFERS];
+    forward_list_buffers(f, list);
     enum kvad_status status = KVAD_OK;
-    for (size_t i = 0; i < N_BUFFERS && status == KVAD_OK; i++) {
+    for (size_t i = 0; i < FORWARD_BUFFERS && status == KVAD_OK; i++) {
         *list[i].pointer = kvad_alloc_zero(heap, list[i].count, list[i].size);
         if (!*list[i].pointer) status = kvad_fail_memory(err, "step", list[i].count * list[i].size);
     }
@@ -165,9 +157,9 @@ void kvad_forward_destroy(struct kvad_forward **forward) {
     *forward = NULL;
     for (unsigned i = 0; f->workers && i < f->n_workers; i++)
         kvad_free(f->heap, f->workers[i].memory, f->workers[i].bytes);
-    struct buffer list[N_BUFFERS];
-    list_buffers(f, list);
-    for (size_t i = 0; i < N_BUFFERS; i++)
+    struct forward_buffer list[FORWARD_BUFFERS];
+    forward_list_buffers(f, list);
+    for (size_t i = 0; i < FORWARD_BUFFERS; i++)
         kvad_free(f->heap, *list[i].pointer, list[i].count * list[i].size);
     kvad_free(f->heap, f, sizeof *f);
 }

@@ -45,6 +45,11 @@ kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *k
                     struct kvad_heap *heap, struct kvad_forward **out, struct kvad_error *err);
 void kvad_forward_destroy(struct kvad_forward **forward);
 
+/** Call `visit` for each piece of memory that kvad_forward_create() took from its heap. */
+void kvad_forward_visit_memory(const struct kvad_forward *forward,
+                               void (*visit)(void *user, const void *memory, size_t bytes),
+                               void *user);
+
 /** Count the time of the parts of the steps that follow in `probe`, which has a clock for each
  * worker of the pool and outlives them; NULL: no longer. Not while a step runs. */
 void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_probe *probe);
