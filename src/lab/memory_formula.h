@@ -77,8 +77,8 @@ void kvad_memory_shape_of(const struct kvad_model_info *info, const char *name,
                           struct kvad_memory_shape *out);
 
 /** A known name, a Hugging Face config.json (GPT-2's and Llama's keys, nested text_config), a
- * folder that holds one, or any model that kvad_model_inspect() can read. Every error names the file, the
- * field, its value and its range. */
+ * folder that holds one, or any model that kvad_model_inspect() can read. Every error names the
+ * file, the field, its value and its range. */
 enum kvad_status kvad_memory_shape_open(const char *path, struct kvad_memory_shape *out,
                                         struct kvad_error *err);
 /** The text of a config.json. `name` is the file, for errors. */

@@ -15,8 +15,8 @@ struct memory_resident {
 };
 
 /** Open; `heap` is the lab's. Where the kernel shows nothing, or a sanitizer's own memory would
- * drown ours, *why says so and the reader is not usable. KVAD_ERR_NO_MEMORY. memory_resident_close()
- * follows in any case. */
+ * drown ours, *why says so and the reader is not usable. KVAD_ERR_NO_MEMORY.
+ * memory_resident_close() follows in any case. */
 enum kvad_status memory_resident_open(struct memory_resident *reader, struct kvad_heap *heap,
                                       const char **why, struct kvad_error *err);
 /** A zeroed reader is allowed. */
