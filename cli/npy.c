@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/streams.h"
 
 static bool say_failure(const struct cli_npy *npy) {
-    cli_say("cannot write %s: %s", npy->path, strerror(errno));
+    cli_say("cannot write %s: %s", npy->place.path, strerror(errno));
     return false;
 }
 
@@ -23,9 +24,18 @@ bool cli_npy_open(struct cli_npy *npy, const char *path, const size_t *shape, si
                      "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", dimensions);
     header[PREFIX + n] = ' '; /* over the NUL */
     header[HEADER - 1] = '\n';
-    *npy = (struct cli_npy){fopen(path, "wb"), path};
-    if (!npy->file || fwrite(header, 1, HEADER, npy->file) != HEADER) return say_failure(npy);
-    return true;
+    npy->n_left = 1;
+    for (size_t i = 0; i < n_shape; i++)
+        npy->n_left *= shape[i];
+    npy->file = NULL;
+    if (!kvad_new_file_open(&npy->place, path)) return say_failure(npy);
+    int fd = dup(npy->place.fd); /* which the stream closes */
+    npy->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (!npy->file) {
+        kvad_new_file_drop(&npy->place);
+        return say_failure(npy);
+    }
+    return fwrite(header, 1, HEADER, npy->file) == HEADER || say_failure(npy);
 }
 
 bool cli_npy_write(struct cli_npy *npy, const float *values, size_t n) {
@@ -42,6 +52,7 @@ bool cli_npy_write(struct cli_npy *npy, const float *values, size_t n) {
         if (fwrite(bytes, 4, count, npy->file) != count) return say_failure(npy);
         values += count;
         n -= count;
+        npy->n_left -= count;
     }
     return true;
 }
@@ -50,5 +61,7 @@ bool cli_npy_close(struct cli_npy *npy) {
     if (!npy->file) return true;
     bool ok = fclose(npy->file) == 0;
     npy->file = NULL;
+    if (ok && npy->n_left == 0) return kvad_new_file_keep(&npy->place) || say_failure(npy);
+    kvad_new_file_drop(&npy->place);
     return ok || say_failure(npy);
 }

@@ -1,15 +1,15 @@
 #include "cli/outputs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/new_file.h"
 #include "cli/streams.h"
 
-enum { PATH_BYTES = 4096, N_OUTPUTS = 3 };
+enum { PATH_BYTES = KVAD_NEW_FILE_PATH, N_OUTPUTS = 3 };
 
 static bool is_file(const char *path, struct stat *st) {
     return path && strcmp(path, "-") != 0 && stat(path, st) == 0 && S_ISREG(st->st_mode);
@@ -66,42 +66,30 @@ int cli_outputs_check(const struct cli_settings *settings) {
     return CLI_EXIT_OK;
 }
 
-/* The file that stdout goes to, and the one that it becomes; both empty: none. */
-static char beside[PATH_BYTES + 32], target[PATH_BYTES];
+/* What stdout goes to until it is whole, and whether it does. */
+static struct kvad_new_file result;
+static bool is_redirected;
 
 int cli_outputs_redirect(const char *path) {
-    struct stat st;
     if (strcmp(path, "-") == 0) return CLI_EXIT_OK;
-    bool is_direct = stat(path, &st) == 0 && !S_ISREG(st.st_mode);
-    if (strlen(path) >= PATH_BYTES) {
-        cli_say("cannot write %s: the name is too long", path);
-        return CLI_EXIT_FAILURE;
-    }
-    if (!is_direct) {
-        snprintf(target, sizeof target, "%s", path);
-        snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid());
-    }
-    int fd = is_direct ? open(path, O_WRONLY | O_CLOEXEC)
-                       : open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && dup2(fd, STDOUT_FILENO) != -1;
-    if (!ok) {
-        cli_say("cannot write %s: %s", path, strerror(errno));
-        target[0] = beside[0] = 0;
-    }
-    if (fd >= 0) close(fd);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILURE;
+    is_redirected = kvad_new_file_open(&result, path);
+    if (is_redirected && dup2(result.fd, STDOUT_FILENO) != -1) return CLI_EXIT_OK;
+    cli_say("cannot write %s: %s", path, strerror(errno));
+    if (is_redirected) kvad_new_file_drop(&result);
+    is_redirected = false;
+    return CLI_EXIT_FAILURE;
 }
 
 int cli_outputs_finish(int status) {
     struct stat st;
-    if (!beside[0]) return status;
+    if (!is_redirected) return status;
     bool is_written = fflush(stdout) == 0 && fstat(STDOUT_FILENO, &st) == 0;
     if (status != CLI_EXIT_OK && (!is_written || st.st_size == 0)) {
-        unlink(beside);
+        kvad_new_file_drop(&result);
         return status;
     }
-    if (is_written && rename(beside, target) == 0) return status;
-    cli_say("cannot write %s: %s", target, strerror(errno));
-    unlink(beside);
+    if (is_written && kvad_new_file_keep(&result)) return status;
+    cli_say("cannot write %s: %s", result.path, strerror(errno));
+    if (!is_written) kvad_new_file_drop(&result);
     return status == CLI_EXIT_OK ? CLI_EXIT_FAILURE : status;
 }

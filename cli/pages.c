@@ -44,7 +44,7 @@ const struct cli_exit_text cli_exit_texts[] = {
     {CLI_EXIT_UNSUPPORTED, "the model or the request is not supported"},
     {CLI_EXIT_MEMORY, "out of memory"},
     {CLI_EXIT_CONTEXT, "the text is longer than the context"},
-    {CLI_EXIT_INTERRUPTED, "interrupted by Ctrl-C"},
+    {CLI_EXIT_INTERRUPTED, "interrupted by Ctrl-C; 143 by SIGTERM, 129 by SIGHUP"},
     {0},
 };
 

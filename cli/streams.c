@@ -48,7 +48,8 @@ int cli_flush_output(void) {
 
 int cli_streams_finish(int status) {
     int written = cli_flush_output();
-    return status == CLI_EXIT_OK ? written : status;
+    if (status == CLI_EXIT_OK) status = written;
+    return status == CLI_EXIT_INTERRUPTED && interrupted ? 128 + interrupted : status;
 }
 
 /* Editors say with it that a text is UTF-8; it is no part of the text. */
@@ -96,18 +97,21 @@ int cli_read_file(const char *path, struct cli_text *text) {
 }
 
 static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
     struct kvad_engine *engine = atomic_load(&target);
     if (engine) kvad_engine_interrupt(engine);
 }
 
 void cli_catch_interrupt(void) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     struct sigaction before;
-    /* A shell that starts us in the background ignores Ctrl-C for us: leave it so. */
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
-    sigaction(SIGINT, &action, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        /* A shell that starts us in the background ignores Ctrl-C for us, nohup the hangup: leave
+         * it so. */
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+        sigaction(signals[i], &action, NULL);
+    }
 }
 
 bool cli_is_interrupted(void) {

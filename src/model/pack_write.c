@@ -1,6 +1,5 @@
 /* kvad_model_pack(): a model into a packed file. */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "formats/locate.h"
 #include "model/config.h"
 #include "model/pack.h"
@@ -91,36 +91,29 @@ static bool write_file(int fd, const struct kvad_model *model, const char *json,
            write_all(fd, model->area, model->area_bytes) && fsync(fd) == 0;
 }
 
-/* Beside the target first, so that the target is never half a file. */
-static enum kvad_status write_beside(const struct kvad_model *model, const char *path,
-                                     const char *beside, const char *json,
-                                     const struct kvad_tokenizer_maps *maps,
-                                     struct kvad_error *err) {
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
+static enum kvad_status write_new(const struct kvad_model *model, const char *path,
+                                  const char *json, const struct kvad_tokenizer_maps *maps,
+                                  struct kvad_error *err) {
+    struct kvad_new_file file;
+    if (!kvad_new_file_open(&file, path))
         return kvad_fail(err, KVAD_ERR_IO, "%s: cannot create a file there: %s", path,
                          strerror(errno));
-    bool ok = write_file(fd, model, json, strlen(json), maps);
-    int why = errno;
-    ok = close(fd) == 0 && ok;
-    if (ok && rename(beside, path) == 0) return KVAD_OK;
-    if (ok) why = errno;
-    unlink(beside);
-    return kvad_fail(err, KVAD_ERR_IO, "%s: cannot write: %s", path, strerror(why));
+    bool ok = write_file(file.fd, model, json, strlen(json), maps);
+    if (ok)
+        ok = kvad_new_file_keep(&file);
+    else
+        kvad_new_file_drop(&file);
+    if (ok) return KVAD_OK;
+    return kvad_fail(err, KVAD_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
 static enum kvad_status pack(const struct kvad_model *model, const char *path,
                              const struct kvad_tokenizer_maps *maps, struct kvad_error *err) {
-    struct kvad_heap heap;
-    kvad_heap_init(&heap, &model->heap.hook);
     json_t *description = describe(model, maps);
     char *json =
         description ? json_dumps(description, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    char *beside = kvad_path_format(&heap, "%s.%ld.tmp", path, (long)getpid());
-    enum kvad_status status = json && beside
-                                  ? write_beside(model, path, beside, json, maps, err)
-                                  : kvad_fail_memory(err, "the header of a packed file", 4096);
-    kvad_path_free(&heap, beside);
+    enum kvad_status status = json ? write_new(model, path, json, maps, err)
+                                   : kvad_fail_memory(err, "the header of a packed file", 4096);
     free(json);
     json_decref(description);
     return status;

@@ -1,7 +1,11 @@
 """Files that a command writes: never one that it reads, and a failed run leaves the old one."""
 
 import json
+import os
+import resource
 import shutil
+import signal
+import time
 
 import pytest
 
@@ -58,3 +62,75 @@ def test_a_run_that_succeeds_replaces_it(kvad, tmp_path):
     kvad.text("generate", MODEL, "-p", "A", "-n", 2, "--json", "-o", path)
     assert len(json.loads(path.read_text())["ids"]) == 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+def has_files_without_names(folder):
+    """Where it has not (NFS, for one), a process that is killed leaves NAME.PID.N.tmp."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY))
+    except OSError:
+        return False
+    return True
+
+
+def killed_after(n_bytes):
+    """For preexec_fn: the kernel kills the process when a file of it grows beyond so many bytes."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    return limit
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize(
+    "arguments, n_bytes",
+    [
+        (["pack", MODEL, "-o", "{}"], 1 << 20),
+        (["score", MODEL, "-p", "A" * 900, "--json", "-o", "{}"], 4096),
+        (["score", MODEL, "-p", "A" * 900, "--logits", "{}"], 100000),
+        (["score", MODEL, "-p", "A" * 900, "--hidden", "{}"], 100000),
+    ],
+)
+def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(kvad, tmp_path, arguments, n_bytes, is_old):
+    if not has_files_without_names(tmp_path):
+        pytest.skip("this file system has no files without names (O_TMPFILE)")
+    path = tmp_path / "result"
+    if is_old:
+        path.write_text("precious")
+    result = kvad(*[a.format(path) for a in arguments], preexec_fn=killed_after(n_bytes))
+    assert result.returncode == -signal.SIGXFSZ
+    assert [p.name for p in tmp_path.iterdir()] == (["result"] if is_old else [])
+    assert not is_old or path.read_text() == "precious"
+
+
+def test_arrays_of_a_run_that_fails_leave_the_old_ones(kvad, shakespeare, tmp_path):
+    old = tmp_path / "old.npy"
+    old.write_text("precious")
+    line = ["score", shakespeare, "-p", "A" * 900, "--weights", "f32", "--against", "f32", "--logits", old]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))  # noqa: E731: too few to load the reference
+    assert kvad(*line, preexec_fn=limit).returncode != 0
+    assert old.read_text() == "precious" and list(tmp_path.iterdir()) == [old]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_text_and_keeps_what_is_there(kvad, shakespeare, tmp_path, name):
+    path = tmp_path / "text"
+    endless = ["-n", 2**31 - 1, "--on-overflow", "recompute"]
+    with kvad.start("generate", shakespeare, "-p", "ROMEO:", *endless, "-v", "-o", path) as process:
+        process.stdin.close()
+        while b"kernels" not in process.stderr.readline():  # the engine's line: the text begins
+            assert process.poll() is None
+        time.sleep(0.3)
+        process.send_signal(getattr(signal, name))
+        assert process.wait(60) == 128 + getattr(signal, name)
+    assert list(tmp_path.iterdir()) == [path] and path.read_text().startswith("ROMEO:")
+
+
+def test_devices_and_pipes_are_written_in_place(kvad, shakespeare):
+    assert kvad("generate", shakespeare, "-p", "A", "-n", 2, "-o", "/dev/null").returncode == 0
+    assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
+    result = kvad("score", shakespeare, "-p", "AB", "--json", "-o", "/dev/null", "--logits", "/dev/stdout")
+    assert result.stdout == b"" and result.returncode == 0
