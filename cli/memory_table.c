@@ -204,6 +204,10 @@ static void print_warmed(const struct kvad_memory_result *r, const struct kvad_m
         else
             printf("%11llu\n", (unsigned long long)c->memory.owners[KVAD_MEMORY_CACHE].resident);
     }
+    const struct kvad_memory_checkpoint *last = &run->warmed[run->n_checkpoints - 1];
+    if (run->policy == KVAD_CACHE_GROW)
+        printf("while it grew, the old and the new area were held at once: %llu bytes\n",
+               (unsigned long long)last->peak);
 }
 
 /* All of the process at the last checkpoint of the last run. */

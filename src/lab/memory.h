@@ -70,6 +70,8 @@ struct kvad_memory_checkpoint {
      * buffers that are not the cache. */
     uint64_t reserved_formula, reserved;
     int64_t reserved_residual;
+    uint64_t peak; /* most that was reserved at once since the checkpoint before: `grow` holds the
+                      old and the new area while it copies */
     struct kvad_memory_snapshot memory;
 };
 

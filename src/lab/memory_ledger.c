@@ -21,6 +21,7 @@ static bool grow(struct memory_ledger *ledger) {
     struct memory_piece *pieces =
         kvad_resize(&ledger->heap, ledger->pieces, ledger->capacity * sizeof *pieces, bytes);
     if (!pieces) return false;
+    ledger->bytes += bytes - ledger->capacity * sizeof *pieces;
     ledger->pieces = pieces;
     ledger->capacity = capacity;
     ledger->pieces[0] = piece_of(pieces, bytes, KVAD_MEMORY_LAB);
@@ -52,7 +53,11 @@ static void *allocate(void *user, size_t size, size_t alignment) {
     if (!memory) return NULL;
     pthread_mutex_lock(&ledger->lock);
     bool has_room = ledger->n < ledger->capacity || grow(ledger);
-    if (has_room) ledger->pieces[ledger->n++] = piece_of(memory, size, account->owner);
+    if (has_room) {
+        ledger->pieces[ledger->n++] = piece_of(memory, size, account->owner);
+        ledger->bytes += size;
+        if (ledger->bytes > ledger->peak) ledger->peak = ledger->bytes;
+    }
     pthread_mutex_unlock(&ledger->lock);
     if (has_room) return memory;
     hook->release(hook->user, memory, size);
@@ -66,13 +71,24 @@ static void release(void *user, void *memory, size_t size) {
     size_t i = ledger->n;
     while (i > 1 && ledger->pieces[i - 1].start != (uintptr_t)memory)
         i--;
-    if (i > 1) ledger->pieces[i - 1] = ledger->pieces[--ledger->n];
+    if (i > 1) {
+        ledger->bytes -= ledger->pieces[i - 1].bytes;
+        ledger->pieces[i - 1] = ledger->pieces[--ledger->n];
+    }
     pthread_mutex_unlock(&ledger->lock);
     ledger->heap.hook.release(ledger->heap.hook.user, memory, size);
 }
 
 struct kvad_allocator memory_account_allocator(struct memory_account *account) {
     return (struct kvad_allocator){allocate, release, account};
+}
+
+uint64_t memory_ledger_take_peak(struct memory_ledger *ledger) {
+    pthread_mutex_lock(&ledger->lock);
+    uint64_t peak = ledger->peak;
+    ledger->peak = ledger->bytes;
+    pthread_mutex_unlock(&ledger->lock);
+    return peak;
 }
 
 static int by_start(const void *a, const void *b) {

@@ -20,6 +20,7 @@ struct memory_ledger {
     struct kvad_heap heap;       /* where memory really comes from: what engines use by default */
     struct memory_piece *pieces; /* [n], in no order; a piece itself, of the lab */
     size_t n, capacity;
+    uint64_t bytes, peak; /* live now; the most since it was last taken */
 };
 
 /* Somebody who asks for memory. */
@@ -35,6 +36,9 @@ void memory_ledger_deinit(struct memory_ledger *ledger);
 
 /** The allocator of an account, which outlives all that it gives. */
 struct kvad_allocator memory_account_allocator(struct memory_account *account);
+
+/** The most bytes that were live at once since the last call. */
+uint64_t memory_ledger_take_peak(struct memory_ledger *ledger);
 
 /** Copy all live pieces, sorted by address, into out[capacity]; returns how many there are, perhaps
  * more than fit. */

@@ -147,6 +147,7 @@ static void compare(const struct rig *rig, struct kvad_memory_checkpoint *c) {
     c->reserved_formula = room.reserved * run->token_bytes;
     c->reserved = c->memory.requested - c->memory.others;
     c->reserved_residual = (int64_t)(c->reserved - c->reserved_formula);
+    c->peak -= c->memory.others;
 }
 
 static enum kvad_status pass(struct rig *rig, const char *name,
@@ -159,7 +160,9 @@ static enum kvad_status pass(struct rig *rig, const char *name,
         c->tokens = (uint32_t)((uint64_t)rig->m->result->n_ctx * (i + 1) / n);
         KVAD_TRY(ask(rig->m, rig->run, name, c->tokens, err));
         if (keeps_nothing) KVAD_TRY(kvad_sequence_truncate(rig->sequence, 0, err));
+        (void)memory_ledger_take_peak(&rig->m->ledger);
         KVAD_TRY(feed(rig, c->tokens, keeps_nothing, err));
+        c->peak = memory_ledger_take_peak(&rig->m->ledger);
         KVAD_TRY(memory_view_take(&rig->m->view, &c->memory, err));
         compare(rig, c);
     }

@@ -72,6 +72,9 @@ static void assert_checkpoint(const struct kvad_memory_run *run,
     assert_int_equal(c->reserved, run->policy == KVAD_CACHE_GROW ? text : context);
     assert_int_equal(c->reserved_residual, 0);
 
+    uint64_t before = (c->tokens - 1 + block - 1) / block * block * run->token_bytes;
+    assert_int_equal(c->peak, run->policy == KVAD_CACHE_GROW ? text + before : context);
+
     const struct kvad_memory_snapshot *s = &c->memory;
     uint64_t owned = 0, resident = 0;
     for (int o = 0; o < KVAD_MEMORY_OWNERS; o++) {
