@@ -145,7 +145,13 @@ static bool fill_types(const struct cli_numbers *given, uint32_t out[KVAD_KV_TYP
 
 static int print(const struct cli_settings *settings, const struct kvad_memory_result *result) {
     if (!settings->json) return cli_memory_print_result(result, settings->arguments.items[0]);
-    int status = cli_json_print(kvad_memory_result_json(result));
+    const char *name = settings->arguments.items[0];
+    json_t *json = kvad_memory_result_json(result);
+    if (json && json_object_set_new(json, "model", cli_json_string(name, strlen(name))) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
+    int status = cli_json_print(json);
     if (status != CLI_EXIT_OK || kvad_memory_result_is_exact(result)) return status;
     return CLI_EXIT_FAILURE;
 }

@@ -85,7 +85,7 @@ static void print_verdict(const struct kvad_memory_result *r) {
     if (r->no_resident_why)
         printf("resident memory: NOT RUN, %s\n", r->no_resident_why);
     else
-        printf("resident memory: %.2f %% of it explained by owner, at the worst checkpoint\n",
+        printf("resident memory: %.3f %% of it explained by owner, at the worst checkpoint\n",
                kvad_memory_result_explained(r));
 }
 

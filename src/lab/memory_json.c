@@ -107,20 +107,20 @@ static json_t *snapshot_json(const struct kvad_memory_snapshot *s) {
         owners_json(s));
 }
 
-/* What design calls a checkpoint: the cache alone first, then the process. */
+/* The cache alone first, then the process. */
 static json_t *checkpoint_json(const struct kvad_memory_run *run,
                                const struct kvad_memory_checkpoint *c) {
     const struct kvad_memory_snapshot *s = &c->memory;
     const struct kvad_memory_bytes *cache = &s->owners[KVAD_MEMORY_CACHE];
-    json_t *object =
-        json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o}",
-                  "policy", kvad_cache_policy_name(run->policy), "kv", kvad_kv_type_name(run->kv),
-                  "tokens", (json_int_t)c->tokens, "rows", integer(c->rows), "remainder",
-                  integer(c->remainder), "formula", integer(c->formula), "requested",
-                  integer(c->held), "residual", (json_int_t)c->residual, "reserved_formula",
-                  integer(c->reserved_formula), "reserved", integer(c->reserved),
-                  "reserved_residual", (json_int_t)c->reserved_residual, "peak", integer(c->peak),
-                  "allocated", integer(cache->allocated), "resident", resident(s, cache->resident));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o, s:o}", "policy",
+        kvad_cache_policy_name(run->policy), "kv", kvad_kv_type_name(run->kv), "tokens",
+        (json_int_t)c->tokens, "bytes_per_token", integer(run->token_bytes), "rows",
+        integer(c->rows), "remainder", integer(c->remainder), "formula", integer(c->formula),
+        "requested", integer(c->held), "residual", (json_int_t)c->residual, "reserved_formula",
+        integer(c->reserved_formula), "reserved", integer(c->reserved), "reserved_residual",
+        (json_int_t)c->reserved_residual, "peak", integer(c->peak), "allocated",
+        integer(cache->allocated), "resident", resident(s, cache->resident));
     return whole(object, json_object_set_new(object, "process", snapshot_json(s)));
 }
 

@@ -21,13 +21,14 @@ def measured(kvad, shakespeare):
 
 
 def test_every_checkpoint_is_its_formula(measured):
-    assert measured["schema"] == 1 and measured["exact"] is True
+    assert measured["schema"] == 1 and measured["exact"] is True and "shakespeare" in measured["model"]
     points = measured["checkpoints"]
     assert len(points) == 16 * 4 * 2
     for p in points:
         rows = {"f32": 6 * 6 * 2 * 32 * 4, "q8": 6 * 6 * 2 * (32 + 4)}[p["kv"]]
         context = blocks(200) * rows
         text = blocks(p["tokens"]) * rows
+        assert p["bytes_per_token"] == rows
         assert p["rows"] == p["tokens"] * rows and p["rows"] + p["remainder"] == text
         assert p["formula"] == (context if p["policy"] == "static" else text)
         assert p["requested"] == p["formula"] and p["residual"] == 0

@@ -93,7 +93,6 @@ static void test_the_text_part_of_a_model_that_sees_is_read(void **state) {
     assert_int_equal(s.k_dim, 256);
 }
 
-/* bugs.md LOAD-9 */
 static void test_hostile_files_are_refused_by_field(void **state) {
     (void)state;
     static const struct {

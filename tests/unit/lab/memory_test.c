@@ -148,7 +148,6 @@ static void measure_and_check(const char *path, uint32_t n_ctx, uint32_t block,
     kvad_memory_result_deinit(&result);
 }
 
-/* bugs.md MEM-1 */
 static void test_the_shipped_model_is_its_formula_to_the_byte(void **state) {
     (void)state;
     measure_and_check("models/shakespeare-char", 256, 16, 16);
