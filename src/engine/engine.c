@@ -129,8 +129,8 @@ static enum kvad_status open_step(struct kvad_engine *e, struct kvad_error *err)
     e->running = kvad_alloc_zero(&e->heap, n, sizeof(struct kvad_request *));
     if (!e->items || !e->step_items || !e->step_owners || !e->step_logits || !e->running)
         return kvad_fail_memory(err, "logits of a step", floats * sizeof *e->step_logits);
-    KVAD_TRY(kvad_forward_create(e->model, &e->kernels, e->threads, &e->shape, e->n_batch_tokens,
-                                 &e->heap, &e->forward, err));
+    KVAD_TRY(kvad_forward_create(e->model, &e->kernels, e->threads, e->n_batch_tokens, &e->heap,
+                                 &e->forward, err));
     e->step_bytes = atomic_load(&e->heap.bytes) - before;
     return KVAD_OK;
 }

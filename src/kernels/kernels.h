@@ -82,13 +82,15 @@ typedef void kvad_add_fn(float *y, const float *x, size_t n);
 /* y[i] = x[i] * scale, rounded once: the scaled query; y may equal x. */
 typedef void kvad_scale_fn(float *y, const float *x, float scale, size_t n);
 
-/* Consecutive tokens of one kv head: a block or a part of one.
+/* Consecutive tokens of one kv head as a block of the cache holds them, in its types.
  *   k tiles [ceil(n_tokens / 16)][head_dim][16]: token t is lane t % 16 of tile t / 16
- *   v       [n_tokens][head_dim] */
+ *   v       [n_tokens][head_dim]
+ * With Q8 each token has a scale: its score is chain(q, k) * k_scale, and its value enters as fma(p
+ * * v_scale, v, o). */
 struct kvad_kv_span {
-    const float *k;
-    const float *v;
-    size_t n_tokens; /* a multiple of 16, except in the last span */
+    const void *k, *v;
+    const float *k_scales, *v_scales; /* [n_tokens], read with Q8 only */
+    size_t n_tokens;                  /* a multiple of 16, except in the last span */
 };
 
 /* Attention of n_rows query rows over the tokens of ONE chunk; row r sees the first visible[r] of
@@ -100,6 +102,7 @@ struct kvad_attention_args {
     size_t q_stride;
     size_t n_rows;
     size_t head_dim;
+    enum kvad_kv_type k_type, v_type; /* of the spans; widened exactly */
     const struct kvad_kv_span *spans; /* in order; together at most KVAD_CHUNK tokens */
     size_t n_spans;
     const uint32_t *visible; /* [n_rows] */
@@ -107,15 +110,8 @@ struct kvad_attention_args {
     size_t o_stride;
     float *m; /* [n_rows] */
     float *l; /* [n_rows] */
-    /* NULL, or a scale of each token [tokens of the chunk], for caches of type Q8: its score is
-     * chain(q, k) * k_scale, and its value enters as fma(p * v_scale, v, o); l sums the plain p. */
-    const float *k_scales, *v_scales;
 };
 typedef void kvad_attention_chunk_fn(const struct kvad_attention_args *args);
-
-/* out[i] = in[i] as a float, exactly: F16, BF16, or the int8 of Q8 without its scale (enum
- * kvad_kv_type; not F32). */
-typedef void kvad_widen_fn(float *out, const void *in, enum kvad_kv_type type, size_t n);
 
 /* Fold the next chunk's (oc, mc, lc) into (o, *m, *l). */
 typedef void kvad_attention_merge_fn(float *o, float *m, float *l, const float *oc, float mc,
@@ -146,7 +142,6 @@ struct kvad_kernels {
     kvad_add_fn *add;
     kvad_scale_fn *scale;
     kvad_attention_chunk_fn *attention_chunk;
-    kvad_widen_fn *widen;
     kvad_attention_merge_fn *attention_merge;
     kvad_divide_fn *divide;
 #define KVAD_UNARY_FIELD(name, text) kvad_unary_fn *name;

@@ -288,7 +288,7 @@ static size_t k_head(size_t head) {
 }
 
 size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
-                              size_t first, size_t n, struct kvad_kv_typed_span *spans) {
+                              size_t first, size_t n, struct kvad_kv_span *spans) {
     const struct kvad_kv_shape *shape = sequence->shape;
     assert(first % shape->block_tokens == 0 && n <= KVAD_CHUNK);
     size_t n_spans = 0, scales = kvad_kv_scales_offset(shape);
@@ -299,11 +299,11 @@ size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t la
         const unsigned char *k = block + kvad_kv_k_offset(shape, layer, k_head(head));
         const unsigned char *v = block + kvad_kv_v_offset(shape, layer, head);
         spans[n_spans++] =
-            (struct kvad_kv_typed_span){.k = k,
-                                        .v = v,
-                                        .k_scales = (const float *)(const void *)(k + scales),
-                                        .v_scales = (const float *)(const void *)(v + scales),
-                                        .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
+            (struct kvad_kv_span){.k = k,
+                                  .v = v,
+                                  .k_scales = (const float *)(const void *)(k + scales),
+                                  .v_scales = (const float *)(const void *)(v + scales),
+                                  .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
     }
     return n_spans;
 }

@@ -24,15 +24,6 @@
 
 #include "kv/pool.h"
 
-/* Consecutive tokens of one kv head as a block holds them.
- *   k tiles [ceil(n_tokens / 16)][head_dim][16] of the K type
- *   v       [n_tokens][head_dim] of the V type */
-struct kvad_kv_typed_span {
-    const void *k, *v;
-    const float *k_scales, *v_scales; /* [n_tokens]; with Q8 only */
-    size_t n_tokens;                  /* a multiple of 16, except in the last span */
-};
-
 enum kvad_kv_source { KVAD_KV_PAGED, KVAD_KV_STATIC, KVAD_KV_GROW };
 
 /* What growing has moved. */
@@ -113,6 +104,6 @@ void kvad_kv_sequence_read(const struct kvad_kv_sequence *sequence, size_t layer
  * count with Q8 only); `first` is a multiple of the block size, n <= KVAD_CHUNK. Returns their
  * number, at most KVAD_CHUNK / KVAD_KV_TILE. */
 size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
-                              size_t first, size_t n, struct kvad_kv_typed_span *spans);
+                              size_t first, size_t n, struct kvad_kv_span *spans);
 
 #endif

@@ -42,8 +42,7 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     size_t n = f->n_group * FORWARD_TILE_ROWS, n_wide = n * head_dim;
     size_t n_normed = FORWARD_PRIVATE_ROWS * f->d_stride;
     size_t quant_bytes = FORWARD_PRIVATE_ROWS * f->quant_stride;
-    size_t n_cache = f->n_wide ? 2 * (f->n_wide + KVAD_CHUNK) : 0;
-    w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n + n_cache) * sizeof(float);
+    w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
     w->memory = kvad_alloc_zero(f->heap, w->bytes, 1);
     if (!w->memory) return kvad_fail_memory(err, "worker scratch", w->bytes);
     w->quant = w->memory; /* first, for its alignment */
@@ -56,10 +55,6 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     w->chunk_m = w->l + n;
     w->chunk_l = w->chunk_m + n;
     w->visible = (uint32_t *)(void *)(w->chunk_l + n);
-    w->wide_k = w->chunk_l + 2 * n;
-    w->wide_v = w->wide_k + f->n_wide;
-    w->k_scales = w->wide_v + f->n_wide;
-    w->v_scales = w->k_scales + KVAD_CHUNK;
     return KVAD_OK;
 }
 
@@ -117,10 +112,11 @@ static void set_split_sizes(struct kvad_forward *f) {
         f->n_chunk_floats = n_chunks * FORWARD_SPLIT_ROWS * d->n_heads * (d->head_dim + 2);
 }
 
-enum kvad_status
-kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *kernels,
-                    struct kvad_threads *threads, const struct kvad_kv_shape *shape, size_t n_rows,
-                    struct kvad_heap *heap, struct kvad_forward **out, struct kvad_error *err) {
+enum kvad_status kvad_forward_create(const struct kvad_model *model,
+                                     const struct kvad_kernels *kernels,
+                                     struct kvad_threads *threads, size_t n_rows,
+                                     struct kvad_heap *heap, struct kvad_forward **out,
+                                     struct kvad_error *err) {
     struct kvad_forward *f = kvad_alloc_zero(heap, 1, sizeof *f);
     if (!f) return kvad_fail_memory(err, "forward pass", sizeof *f);
     *f = (struct kvad_forward){.model = model,
@@ -131,8 +127,6 @@ kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *k
                                .n_workers = kvad_threads_count(threads)};
     f->activation = activation_kernel(kernels, model->description.activation);
     set_sizes(f);
-    if (shape->k_type != KVAD_KV_F32 || shape->v_type != KVAD_KV_F32)
-        f->n_wide = KVAD_CHUNK * shape->head_dim;
     set_split_sizes(f);
     struct forward_buffer list[FORWARD_BUFFERS];
     forward_list_buffers(f, list);

@@ -36,13 +36,14 @@ struct kvad_forward_item {
 
 struct kvad_forward; /* memory and tables of a step; reserved once */
 
-/** Reserve all memory of a step of at most `n_rows` rows over sequences of this shape. `model`,
+/** Reserve all memory of a step of at most `n_rows` rows. `model`,
  * `kernels` and `threads` are borrowed and must outlive it. Frees with kvad_forward_destroy().
  * KVAD_ERR_NO_MEMORY. */
-enum kvad_status
-kvad_forward_create(const struct kvad_model *model, const struct kvad_kernels *kernels,
-                    struct kvad_threads *threads, const struct kvad_kv_shape *shape, size_t n_rows,
-                    struct kvad_heap *heap, struct kvad_forward **out, struct kvad_error *err);
+enum kvad_status kvad_forward_create(const struct kvad_model *model,
+                                     const struct kvad_kernels *kernels,
+                                     struct kvad_threads *threads, size_t n_rows,
+                                     struct kvad_heap *heap, struct kvad_forward **out,
+                                     struct kvad_error *err);
 void kvad_forward_destroy(struct kvad_forward **forward);
 
 /** Call `visit` for each piece of memory that kvad_forward_create() took from its heap. */

@@ -79,61 +79,29 @@ static void set_visible(const struct kvad_forward *f, const struct forward_worke
     }
 }
 
-/* Floats of a span of another type, at token `start` of the worker's copy of the chunk. */
-static const float *widen_span(const struct kvad_forward *f, enum kvad_kv_type type,
-                               const void *from, float *copy, size_t start, size_t n_tokens) {
-    size_t head_dim = f->model->description.head_dim;
-    if (type == KVAD_KV_F32) return from;
-    f->kernels->widen(copy + start * head_dim, from, type, n_tokens * head_dim);
-    return copy + start * head_dim;
-}
-
-/* The spans of a chunk in floats. What other types lose they lost when they were stored: widening
- * is exact, and Q8's scales stay apart, since they are applied to sums. Once for all query rows of
- * the unit. */
-static void widen_chunk(const struct kvad_forward *f, const struct forward_worker *w,
-                        const struct kvad_kv_shape *shape, const struct kvad_kv_typed_span *from,
-                        size_t n_spans, struct kvad_kv_span *spans) {
-    for (size_t i = 0, start = 0; i < n_spans; start += from[i++].n_tokens) {
-        size_t n = from[i].n_tokens;
-        /* Keys lie in tiles: the unused lanes of the last one come along and are dropped later. */
-        spans[i].k = widen_span(f, shape->k_type, from[i].k, w->wide_k, start,
-                                kvad_round_up(n, KVAD_KV_TILE));
-        spans[i].v = widen_span(f, shape->v_type, from[i].v, w->wide_v, start, n);
-        spans[i].n_tokens = n;
-        if (shape->k_type == KVAD_KV_Q8)
-            memcpy(w->k_scales + start, from[i].k_scales, n * sizeof(float));
-        if (shape->v_type == KVAD_KV_Q8)
-            memcpy(w->v_scales + start, from[i].v_scales, n * sizeof(float));
-    }
-}
-
 void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worker *worker,
                         const struct forward_tile *tile, size_t layer, size_t kv_head, size_t start,
                         float *o, float *m, float *l) {
     const struct kvad_kv_sequence *sequence = f->items[tile->item].sequence;
     size_t n_seen = kvad_forward_seen(f, tile->first_row + tile->n_rows - 1);
     const struct kvad_kv_shape *shape = sequence->shape;
-    struct kvad_kv_typed_span typed[KVAD_CHUNK / KVAD_KV_TILE];
     struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
     size_t n_spans = kvad_kv_sequence_spans(sequence, layer, kv_head, start,
-                                            kvad_min_size(n_seen - start, KVAD_CHUNK), typed);
-    widen_chunk(f, worker, shape, typed, n_spans, spans);
+                                            kvad_min_size(n_seen - start, KVAD_CHUNK), spans);
     set_visible(f, worker, tile, start);
-    struct kvad_attention_args args = {
-        .q = worker->query,
-        .q_stride = shape->head_dim,
-        .n_rows = f->n_group * tile->n_rows,
-        .head_dim = shape->head_dim,
-        .spans = spans,
-        .n_spans = n_spans,
-        .visible = worker->visible,
-        .o = o,
-        .o_stride = shape->head_dim,
-        .m = m,
-        .l = l,
-        .k_scales = shape->k_type == KVAD_KV_Q8 ? worker->k_scales : NULL,
-        .v_scales = shape->v_type == KVAD_KV_Q8 ? worker->v_scales : NULL};
+    struct kvad_attention_args args = {.q = worker->query,
+                                       .q_stride = shape->head_dim,
+                                       .n_rows = f->n_group * tile->n_rows,
+                                       .head_dim = shape->head_dim,
+                                       .k_type = shape->k_type,
+                                       .v_type = shape->v_type,
+                                       .spans = spans,
+                                       .n_spans = n_spans,
+                                       .visible = worker->visible,
+                                       .o = o,
+                                       .o_stride = shape->head_dim,
+                                       .m = m,
+                                       .l = l};
     f->kernels->attention_chunk(&args);
 }
 

@@ -43,8 +43,6 @@ struct forward_worker {
     float *chunk_o;
     float *m, *l, *chunk_m, *chunk_l; /* [n_group * FORWARD_TILE_ROWS] */
     uint32_t *visible;
-    float *wide_k, *wide_v;     /* [n_wide] a chunk of another type, widened */
-    float *k_scales, *v_scales; /* [KVAD_CHUNK] its scales, side by side */
     /* First row found not finite: layer n_layers is the head. */
     bool is_bad;
     uint32_t bad_layer, bad_row;
@@ -65,7 +63,6 @@ struct kvad_forward {
     size_t d_stride, qkv_stride, attended_stride, ff_stride, vocab_stride;
     size_t quant_stride; /* bytes of the widest quantised row; 0: weights are not quantised */
     double score_scale;  /* 1 / sqrt(head_dim), or 1 */
-    size_t n_wide;       /* floats of a chunk's K (or V) of one head; 0: the cache is in float32 */
 
     /* Step buffers, one row after the other. */
     float *hidden;        /* [max_rows][d_stride]    the residual stream */

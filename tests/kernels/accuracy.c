@@ -189,11 +189,11 @@ static void check_attention_accuracy(struct check *c, const struct kvad_kernels 
     float o[HEAD_DIM], oc[HEAD_DIM], m, l, mc, lc;
     for (size_t i = 0; i < N_CHUNKS; i++) {
         uint32_t n = i + 1 < N_CHUNKS ? KVAD_CHUNK : N_LAST;
-        struct kvad_kv_span span = {k + i * KVAD_CHUNK * HEAD_DIM, v + i * KVAD_CHUNK * HEAD_DIM,
-                                    n};
+        struct kvad_kv_span span = {
+            .k = k + i * KVAD_CHUNK * HEAD_DIM, .v = v + i * KVAD_CHUNK * HEAD_DIM, .n_tokens = n};
         kernels->attention_chunk(
-            &(struct kvad_attention_args){q, HEAD_DIM, 1, HEAD_DIM, &span, 1, &n, i ? oc : o,
-                                          HEAD_DIM, i ? &mc : &m, i ? &lc : &l, NULL, NULL});
+            &(struct kvad_attention_args){q, HEAD_DIM, 1, HEAD_DIM, KVAD_KV_F32, KVAD_KV_F32, &span,
+                                          1, &n, i ? oc : o, HEAD_DIM, i ? &mc : &m, i ? &lc : &l});
         if (i) kernels->attention_merge(o, &m, &l, oc, mc, lc, HEAD_DIM);
     }
     kernels->divide(o, o, l, HEAD_DIM);

@@ -124,7 +124,8 @@ static void run_chunk(struct bench *b, size_t chunk, size_t n_rows) {
     float m[KVAD_CHUNK], l[KVAD_CHUNK];
     for (size_t i = 0; i < KVAD_CHUNK / KVAD_KV_TILE; i++) {
         const float *k = b->weights + (chunk * KVAD_CHUNK + i * KVAD_KV_TILE) * 2 * HEAD_DIM;
-        spans[i] = (struct kvad_kv_span){k, k + KVAD_KV_TILE * HEAD_DIM, KVAD_KV_TILE};
+        spans[i] = (struct kvad_kv_span){
+            .k = k, .v = k + KVAD_KV_TILE * HEAD_DIM, .n_tokens = KVAD_KV_TILE};
     }
     for (size_t r = 0; r < n_rows; r++)
         visible[r] = KVAD_CHUNK;

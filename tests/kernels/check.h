@@ -94,7 +94,6 @@ void check_scale(struct check *c, kvad_scale_fn *ref, kvad_scale_fn *new_fn);
 void check_divide(struct check *c, kvad_divide_fn *ref, kvad_divide_fn *new_fn);
 void check_attention_chunk(struct check *c, kvad_attention_chunk_fn *ref,
                            kvad_attention_chunk_fn *new_fn);
-void check_widen(struct check *c, kvad_widen_fn *ref, kvad_widen_fn *new_fn);
 void check_attention_merge(struct check *c, kvad_attention_merge_fn *ref,
                            kvad_attention_merge_fn *new_fn);
 

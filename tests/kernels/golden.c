@@ -83,8 +83,9 @@ static void golden_attention_chunk(struct check *c, const struct kvad_kernels *k
         spans[i].k = check_input(c, 80 * HEAD_DIM, pattern);
         spans[i].v = check_input(c, 80 * HEAD_DIM, pattern);
     }
-    kernels->attention_chunk(&(struct kvad_attention_args){q, HEAD_DIM, ROWS, HEAD_DIM, spans, 2,
-                                                           visible, o, HEAD_DIM, m, l, NULL, NULL});
+    kernels->attention_chunk(&(struct kvad_attention_args){q, HEAD_DIM, ROWS, HEAD_DIM, KVAD_KV_F32,
+                                                           KVAD_KV_F32, spans, 2, visible, o,
+                                                           HEAD_DIM, m, l});
     golden_hash(hash, o, ROWS * HEAD_DIM);
     golden_hash(hash, m, ROWS);
     golden_hash(hash, l, ROWS);

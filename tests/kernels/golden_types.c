@@ -92,25 +92,21 @@ void golden_attention_typed(struct check *c, const struct kvad_kernels *kernels,
             if (type == KVAD_KV_BF16) ((uint16_t *)data)[i] = kvad_bf16_from_float(value);
             if (type == KVAD_KV_Q8) ((int8_t *)data)[i] = (int8_t)(value * 127.0f);
         }
-        static float wide[TOKENS * HEAD_DIM];
-        if (type != KVAD_KV_F32) kernels->widen(wide, data, type, TOKENS * HEAD_DIM);
-        const float *kv = type == KVAD_KV_F32 ? (const float *)(const void *)data : wide;
-        bool has_scales = type == KVAD_KV_Q8;
-        struct kvad_kv_span span = {kv, kv, TOKENS};
+        struct kvad_kv_span span = {data, data, scales, scales, TOKENS};
         kernels->attention_chunk(
             &(struct kvad_attention_args){.q = check_input(c, 2 * HEAD_DIM, pattern),
                                           .q_stride = HEAD_DIM,
                                           .n_rows = 2,
                                           .head_dim = HEAD_DIM,
+                                          .k_type = type,
+                                          .v_type = type,
                                           .spans = &span,
                                           .n_spans = 1,
                                           .visible = visible,
                                           .o = o,
                                           .o_stride = HEAD_DIM,
                                           .m = m,
-                                          .l = l,
-                                          .k_scales = has_scales ? scales : NULL,
-                                          .v_scales = has_scales ? scales : NULL});
+                                          .l = l});
         golden_hash(hash, o, 2 * HEAD_DIM);
         golden_hash(hash, m, 2);
         golden_hash(hash, l, 2);

@@ -75,7 +75,6 @@ static void check_level(struct check *c, const struct options *o, const struct k
     CHECK_OP(scale, check_scale)
     CHECK_OP(divide, check_divide)
     CHECK_OP(attention_chunk, check_attention_chunk)
-    CHECK_OP(widen, check_widen)
     CHECK_OP(attention_merge, check_attention_merge)
 #define CHECK_UNARY(field, text) CHECK_OP(field, check_unary)
     KVAD_UNARY_OPS(CHECK_UNARY)

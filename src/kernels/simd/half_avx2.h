@@ -11,6 +11,11 @@ static inline vec vec_load_f16(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
+static inline vec vec_load_bf16(const uint16_t *p) {
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
 /* The 16 halves of a panel, exactly. bf16: the even ones, then the odd ones, which takes fewer
  * instructions than the order of the outputs. */
 static inline void panel_load_bf16(vec out[2], const uint16_t *p) {

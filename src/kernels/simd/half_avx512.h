@@ -11,10 +11,14 @@ static inline vec vec_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
+static inline vec vec_load_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
 /* The 16 halves of a panel, exactly. */
 static inline void panel_load_bf16(vec out[1], const uint16_t *p) {
-    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    out[0] = _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+    out[0] = vec_load_bf16(p);
 }
 static inline void panel_load_f16(vec out[1], const uint16_t *p) {
     out[0] = vec_load_f16(p);

@@ -12,10 +12,14 @@ static inline vec vec_load_f16(const uint16_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
+static inline vec vec_load_bf16(const uint16_t *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+
 /* The 16 halves of a panel, exactly. */
 static inline void panel_load_bf16(vec out[4], const uint16_t *p) {
     for (int i = 0; i < 4; i++)
-        out[i] = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + 4 * i), 16));
+        out[i] = vec_load_bf16(p + 4 * i);
 }
 static inline void panel_load_f16(vec out[4], const uint16_t *p) {
     for (int i = 0; i < 4; i++)

@@ -53,7 +53,6 @@ static void test_pick_names_the_level_and_fills_every_field(void **state) {
         assert_non_null(kernels.add);
         assert_non_null(kernels.scale);
         assert_non_null(kernels.attention_chunk);
-        assert_non_null(kernels.widen);
         assert_non_null(kernels.attention_merge);
         assert_non_null(kernels.divide);
 #define ASSERT_FIELD(name, text) assert_non_null(kernels.name);
@@ -155,7 +154,7 @@ static void attention_fill(struct attention *a) {
 
 static void attention_run(struct attention *a, const struct kvad_kernels *kernels,
                           const uint32_t *visible, size_t first_row, size_t n_rows) {
-    struct kvad_kv_span span = {a->k, a->v, N_TOKENS};
+    struct kvad_kv_span span = {.k = a->k, .v = a->v, .n_tokens = N_TOKENS};
     struct kvad_attention_args args = {.q = a->q + first_row * HEAD_DIM,
                                        .q_stride = HEAD_DIM,
                                        .n_rows = n_rows,

@@ -84,7 +84,7 @@ static void check_rows(const struct kvad_kv_sequence *s) {
 
 static void check_spans(const struct kvad_kv_sequence *s) {
     const struct kvad_kv_shape *shape = s->shape;
-    struct kvad_kv_typed_span spans[KVAD_CHUNK / KVAD_KV_TILE];
+    struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
     for (size_t start = 0; start < s->length; start += KVAD_CHUNK) {
         size_t n = kvad_min_size(s->length - start, KVAD_CHUNK), t = start;
         size_t n_spans = kvad_kv_sequence_spans(s, 1, 2, start, n, spans);

@@ -13,6 +13,11 @@
     X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)                                   \
     X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1)                                        \
     X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1)
+/* A register a panel: 4 to 16 sums. */
+#define ATTENTION_MAX_ROWS   8
+#define ATTENTION_MAX_PANELS 4
+#define ATTENTION_SHAPES(X)                                                                        \
+    X(1, 4) X(1, 1) X(2, 4) X(2, 1) X(4, 4) X(4, 1) X(8, 2) X(8, 1)
 #define HALF_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 /* clang-format on */
 #include "kernels/body/level.inc"
