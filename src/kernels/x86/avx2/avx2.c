@@ -3,11 +3,10 @@
 #include "kernels/body/common.h"
 #include "kernels/simd/half_avx2.h"
 
-/* 16 registers: 12 sums, 2 weights, 1 value. Four panels side by side for one row: 8 chains. */
+/* 16 registers: 12 sums, 2 weights, 1 value. One row reads one panel after the other. */
 #define TILE_MAX_ROWS   6
-#define TILE_MAX_PANELS 4
-#define TILE_SHAPES(X)                                                                             \
-    X(1, 4) X(1, 2) X(1, 1) X(2, 3) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+#define TILE_MAX_PANELS 3
+#define TILE_SHAPES(X)  X(1, 1) X(2, 3) X(2, 1) X(3, 2) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 /* Two registers a panel: 8 to 12 sums. */
 #define ATTENTION_MAX_ROWS   6
 #define ATTENTION_MAX_PANELS 4
