@@ -222,12 +222,18 @@ static void add_linear(const struct kvad_forward *f, struct forward_worker *work
     }
 }
 
-/* Write all rows' keys and values (this worker's share), before anybody reads them. */
+/* Write all rows' keys and values (this worker's share), before anybody reads them. Shares are of
+ * heads and tiles: keys of neighbouring tokens lie side by side, and two workers must not write to
+ * the same cache lines. */
 static void store_rows(const struct kvad_forward *f, const struct forward_worker *worker,
                        size_t layer, unsigned index, unsigned count) {
-    for (size_t r = index; r < f->n_rows; r += count)
-        for (size_t head = 0; head < f->model->description.n_kv_heads; head++)
-            kvad_forward_store(f, layer, r, head);
+    size_t n_kv_heads = f->model->description.n_kv_heads, first, last;
+    forward_part(f->n_tiles * n_kv_heads, index, count, &first, &last);
+    for (size_t unit = first; unit < last; unit++) {
+        const struct forward_tile *tile = &f->tiles[unit / n_kv_heads];
+        for (size_t r = 0; r < tile->n_rows; r++)
+            kvad_forward_store(f, layer, tile->first_row + r, unit % n_kv_heads);
+    }
     forward_barrier(f, worker, KVAD_PART_STORE_KV);
 }
 
