@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* CPU sets */
 #include "base/threads.h"
 
 #include <pthread.h>
@@ -15,8 +16,10 @@
 /* More than any machine has; stops a wrong number before it costs memory. */
 enum { MAX_THREADS = 4096 };
 
-/* Waiting longer than this is not a barrier of one layer but idleness. */
-enum { SPIN_NS = 20000 };
+/* How long a waiting worker spins before it sleeps. At a barrier: waiting longer than this is no
+ * unevenness of a layer. Between runs: while a token is drawn and handed over, for waking up takes
+ * as long as half a layer. */
+enum { SPIN_BARRIER_NS = 20000, SPIN_START_NS = 200000 };
 
 struct worker {
     struct kvad_threads *pool;
@@ -31,7 +34,8 @@ struct kvad_threads {
     _Atomic unsigned n_arrived KVAD_ALIGNED(64); /* at the barrier now */
     unsigned n_running KVAD_ALIGNED(64); /* workers alive in this process, caller included */
     unsigned n_wanted;
-    uint64_t spin_ns;
+    bool spins;          /* every worker has a CPU of its own, in theory */
+    int caller_cpu;      /* of the current run; -1: unknown */
     kvad_threads_fn *fn; /* of the current run; published by `start` */
     void *ctx;
     bool stopping;        /* published by `start` */
@@ -51,21 +55,49 @@ void kvad_threads_barrier(struct kvad_threads *threads) {
     /* acq_rel: the last to arrive has seen the writes of all, and passes them on by `meet`. */
     unsigned n = atomic_fetch_add_explicit(&threads->n_arrived, 1, memory_order_acq_rel) + 1;
     if (n < threads->n_running) {
-        kvad_gate_wait(&threads->meet, seen, threads->spin_ns);
+        kvad_gate_wait(&threads->meet, seen, threads->spins ? SPIN_BARRIER_NS : 0);
         return;
     }
     atomic_store_explicit(&threads->n_arrived, 0, memory_order_relaxed);
     kvad_gate_advance(&threads->meet);
 }
 
+#if defined(__linux__)
+static int current_cpu(void) {
+    return sched_getcpu();
+}
+
+/* Leave a CPU for any other that this thread may use. Linux often wakes a thread on the CPU of its
+ * waker, and may leave both there for many milliseconds: two that wait for each other look like
+ * little work. */
+static void leave_cpu(int cpu) {
+    cpu_set_t all, others;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    others = all;
+    CPU_CLR((size_t)cpu, &others);
+    if (CPU_COUNT(&others) == 0) return;
+    if (sched_setaffinity(0, sizeof others, &others) == 0)
+        (void)sched_setaffinity(0, sizeof all, &all);
+}
+#else
+static int current_cpu(void) {
+    return -1;
+}
+static void leave_cpu(int cpu) {
+    (void)cpu;
+}
+#endif
+
 static void *worker_main(void *argument) {
     struct worker *worker = argument;
     struct kvad_threads *pool = worker->pool;
     uint32_t seen = worker->seen_start;
     for (;;) {
-        kvad_gate_wait(&pool->start, seen, pool->spin_ns);
+        kvad_gate_wait(&pool->start, seen, pool->spins ? SPIN_START_NS : 0);
         ++seen; /* runs end only when all have taken part: none is missed */
         if (pool->stopping) return NULL;
+        if (pool->spins && pool->caller_cpu >= 0 && current_cpu() == pool->caller_cpu)
+            leave_cpu(pool->caller_cpu);
         struct kvad_fp_state state = kvad_fp_enter();
         pool->fn(pool->ctx, worker->index, pool->n_running);
         kvad_fp_leave(state);
@@ -149,7 +181,7 @@ enum kvad_status kvad_threads_create(unsigned n, const struct kvad_allocator *al
     pool->hook = heap.hook;
     pool->n_wanted = n;
     /* Spinning where workers outnumber CPUs takes the CPU from the one that is waited for. */
-    pool->spin_ns = n <= n_cpus ? SPIN_NS : 0;
+    pool->spins = n <= n_cpus;
     atomic_init(&pool->n_references, 1);
     atomic_init(&pool->owner, (long)getpid());
     reset(pool);
@@ -198,6 +230,7 @@ void kvad_threads_run(struct kvad_threads *threads, kvad_threads_fn *fn, void *c
     if (threads->n_running < threads->n_wanted) (void)start_workers(threads);
     threads->fn = fn;
     threads->ctx = ctx;
+    threads->caller_cpu = current_cpu();
     kvad_gate_advance(&threads->start);
     struct kvad_fp_state state = kvad_fp_enter();
     fn(ctx, 0, threads->n_running);

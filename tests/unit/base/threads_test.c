@@ -1,6 +1,8 @@
+#define _GNU_SOURCE /* CPU sets */
 #include "base/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -147,6 +149,56 @@ static void test_idle_workers_use_no_cpu(void **state) {
     kvad_threads_release(&tally.pool);
     assert_true(used < 50); /* ms, of 600 that three spinning workers would use */
 }
+
+#if defined(__linux__)
+struct places {
+    cpu_set_t shared, allowed; /* the caller's one CPU; all */
+    int cpus[2];
+    bool may_go_anywhere;
+};
+
+/* The worker goes where the caller is; afterwards it could leave. */
+static void join_caller(void *ctx, unsigned index, unsigned count) {
+    struct places *places = ctx;
+    (void)count;
+    if (index == 0) return;
+    sched_setaffinity(0, sizeof places->shared, &places->shared);
+    sched_setaffinity(0, sizeof places->allowed, &places->allowed);
+}
+
+static void note_places(void *ctx, unsigned index, unsigned count) {
+    struct places *places = ctx;
+    cpu_set_t now;
+    (void)count;
+    places->cpus[index] = sched_getcpu();
+    if (index == 0) return;
+    sched_getaffinity(0, sizeof now, &now);
+    places->may_go_anywhere = CPU_EQUAL(&now, &places->allowed);
+}
+
+static void test_worker_leaves_the_cpu_of_the_caller(void **state) {
+    (void)state;
+    struct places places;
+    if (sched_getaffinity(0, sizeof places.allowed, &places.allowed) != 0 ||
+        CPU_COUNT(&places.allowed) < 2)
+        skip();
+    struct kvad_threads *pool = make_pool(2);
+    unsigned n_apart = 0;
+    for (int turn = 0; turn < 20; turn++) {
+        CPU_ZERO(&places.shared);
+        CPU_SET((size_t)sched_getcpu(), &places.shared);
+        sched_setaffinity(0, sizeof places.shared, &places.shared);
+        kvad_threads_run(pool, join_caller, &places);
+        kvad_threads_run(pool, note_places, &places);
+        sched_setaffinity(0, sizeof places.allowed, &places.allowed);
+        n_apart += places.cpus[0] != places.cpus[1];
+        assert_true(places.may_go_anywhere);
+    }
+    kvad_threads_release(&pool);
+    /* On a busy machine the kernel may have brought it back. */
+    assert_true(n_apart > 10);
+}
+#endif
 
 /* ---------------------------------------------------------------- what workers inherit */
 
@@ -382,6 +434,9 @@ int main(void) {
         cmocka_unit_test(test_barrier_separates_phases_thousands_of_times),
         cmocka_unit_test(test_callers_of_one_pool_take_turns),
         cmocka_unit_test(test_idle_workers_use_no_cpu),
+#if defined(__linux__)
+        cmocka_unit_test(test_worker_leaves_the_cpu_of_the_caller),
+#endif
         cmocka_unit_test(test_workers_keep_subnormals_when_the_host_flushes),
         cmocka_unit_test(test_workers_take_no_interrupts),
         cmocka_unit_test(test_pool_works_in_a_forked_child),
