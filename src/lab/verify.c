@@ -74,7 +74,7 @@ static enum kvad_status make_texts(struct kvad_verify *v, struct kvad_error *err
         if (!text->tokens) return kvad_fail_memory(err, "texts", v->n * sizeof *text->tokens);
         text->n_common = kvad_min_size(common[i], v->n);
         for (size_t t = 0; t < v->n; t++) {
-            bool is_first = t < text->n_common || (i == SAME_END && t >= KVAD_KV_TILE);
+            bool is_first = (i > 0 && t < text->n_common) || (i == SAME_END && t >= KVAD_KV_TILE);
             text->tokens[t] = is_first
                                   ? v->texts[0].tokens[t]
                                   : (int32_t)verify_random(v, (unsigned)i, t, v->model->n_tokens);

@@ -77,7 +77,7 @@ bool verify_fork(struct verify_run *run) {
         if (!verify_expect(run, i)) return false;
     struct kvad_engine_options options =
         verify_engine_options(v, KVAD_CACHE_PAGED, VERIFY_SEQUENCES);
-    struct verify_rig rig;
+    struct verify_rig rig = {.run = run};
     bool ok = verify_rig_open(run, &rig, &options, 1);
     rig.poisons = true;
     for (size_t text = 1; ok && text <= 3; text++)

@@ -12,7 +12,7 @@
  * does not share: half a step of 1/127 of the largest of 32. Types of the cache round once: 2^-12,
  * 2^-9, or half of 1/127. */
 static double weights_noise(enum kvad_weight_type type) {
-    return type == KVAD_WEIGHTS_Q8 || type == KVAD_WEIGHTS_Q4 ? 2e-2 : 1e-6;
+    return type == KVAD_WEIGHTS_Q8 || type == KVAD_WEIGHTS_Q4 ? 6e-2 : 4e-6;
 }
 
 static double kv_noise(enum kvad_kv_type type) {
@@ -43,6 +43,7 @@ struct errors {
     struct kvad_verify_difference at;
 };
 
+/* `at` says where the row begins. */
 static void add_row(struct errors *e, struct kvad_verify_difference at, const float *got,
                     const double *wanted, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +55,7 @@ static void add_row(struct errors *e, struct kvad_verify_difference at, const fl
         e->largest = difference;
         e->at = at;
         e->at.is_known = true;
-        e->at.element = i;
+        e->at.element += i;
         e->at.got = (double)got[i];
         e->at.wanted = wanted[i];
         if (isnan(difference)) e->largest = INFINITY;
@@ -153,10 +154,11 @@ static bool compare_cache(struct verify_run *run, enum kvad_verify_place place, 
         (place == KVAD_VERIFY_K ? v->reference.k : v->reference.v) + layer * n_layer;
     struct errors e = {0};
     for (size_t row = 0; row < (size_t)d->n_kv_heads * n; row++) {
-        struct kvad_verify_difference at = {
-            .position = row % n, .place = place, .layer = layer + 1};
+        struct kvad_verify_difference at = {.position = row % n,
+                                            .place = place,
+                                            .layer = layer + 1,
+                                            .element = row / n * d->head_dim};
         add_row(&e, at, got + row * d->head_dim, wanted + row * d->head_dim, d->head_dim);
-        if (at.position == e.at.position) e.at.element += row / n * d->head_dim;
     }
     struct kvad_verify_error error;
     if (judge(run, &e, &error)) return true;
@@ -190,7 +192,7 @@ bool verify_order(struct verify_run *run) {
     if (!verify_expect_reference(run)) return false;
     for (size_t p = 0; p < 3; p++) {
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
-        struct verify_rig rig;
+        struct verify_rig rig = {.run = run};
         bool ok = verify_case(run, "%s", kvad_cache_policy_name(policies[p])) &&
                   verify_rig_open(run, &rig, &options, 1);
         /* Only what the cache holds is judged here, not what was computed from it. */
@@ -219,7 +221,7 @@ bool verify_classic(struct verify_run *run) {
     size_t d_model = v->model->description.d_model, last = v->n - 1;
     if (v->n < 2) return verify_skip(run, "the context of the model is one token");
     struct kvad_engine_options options = verify_engine_options(v, KVAD_CACHE_PAGED, 1);
-    struct verify_rig rig;
+    struct verify_rig rig = {.run = run};
     bool ok = verify_rig_open(run, &rig, &options, 1) &&
               verify_case(run, "token %zu after %zu cached ones", last, last) &&
               verify_rig_append(&rig, 0, &v->texts[0], last, NULL) &&

@@ -5,7 +5,7 @@
 
 static bool walk(struct verify_run *run, const struct kvad_engine_options *options,
                  const size_t *sizes, size_t n_sizes, size_t length) {
-    struct verify_rig rig;
+    struct verify_rig rig = {.run = run};
     bool ok = verify_rig_open(run, &rig, options, 1) &&
               verify_rig_walk(&rig, sizes, n_sizes, kvad_min_size(length, run->v->n));
     verify_rig_close(&rig);
@@ -39,7 +39,7 @@ bool verify_cached(struct verify_run *run) {
     if (!verify_case(run, "one token at a time with the cache") ||
         !walk(run, &options, one, 1, run->v->n))
         return false;
-    struct verify_rig rig;
+    struct verify_rig rig = {.run = run};
     options = verify_engine_options(run->v, KVAD_CACHE_NONE, 1);
     bool ok = verify_rig_open(run, &rig, &options, 1) && check_windows(run, &rig);
     verify_rig_close(&rig);

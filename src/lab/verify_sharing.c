@@ -192,10 +192,10 @@ static bool run_small(struct verify_run *run, struct verify_job *jobs, size_t n_
 
 bool verify_preemption(struct verify_run *run) {
     struct kvad_verify *v = run->v;
-    /* Each request begins in one block and ends in n_blocks; the pool holds one of them and one
-     * block more. */
+    /* Each request begins in one block and ends in n_blocks (its last token is not fed); the pool
+     * holds one of them and one block more. */
     size_t n_total = kvad_min_size(v->n, 6 * KVAD_KV_TILE), n_prompt = KVAD_KV_TILE - 3;
-    size_t n_blocks = (n_total + KVAD_KV_TILE - 1) / KVAD_KV_TILE;
+    size_t n_blocks = (n_total - 1 + KVAD_KV_TILE - 1) / KVAD_KV_TILE;
     if (n_blocks < 2)
         return verify_skip(run, "the context of the model is %zu tokens, a block is %d", v->n,
                            KVAD_KV_TILE);

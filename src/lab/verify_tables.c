@@ -33,7 +33,7 @@ bool verify_batch(struct verify_run *run) {
     for (unsigned round = 0; round < n_rounds; round++) {
         struct kvad_engine_options options =
             verify_engine_options(v, KVAD_CACHE_PAGED, VERIFY_SEQUENCES);
-        struct verify_rig rig;
+        struct verify_rig rig = {.run = run};
         bool ok = verify_case(run, "%d texts at once, round %u", VERIFY_SEQUENCES, round + 1) &&
                   verify_rig_open(run, &rig, &options, VERIFY_SEQUENCES);
         for (size_t i = 0; ok && i < VERIFY_SEQUENCES; i++)
@@ -80,7 +80,7 @@ bool verify_rollback(struct verify_run *run) {
     size_t n_drawn = is_full && !v->is_large ? v->n - 1 : v->is_large ? 4 : 24;
     for (size_t p = 0; p < 3; p++) {
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
-        struct verify_rig rig;
+        struct verify_rig rig = {.run = run};
         bool ok = verify_rig_open(run, &rig, &options, 1);
         for (size_t i = 0; ok && i < N_EDGES; i++)
             if (edges[i] < v->n) ok = roll_back_to(&rig, edges[i], i);
@@ -111,7 +111,7 @@ bool verify_poison(struct verify_run *run) {
     for (size_t p = 0; p < 3; p++) {
         const char *name = kvad_cache_policy_name(policies[p]);
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
-        struct verify_rig rig;
+        struct verify_rig rig = {.run = run};
         bool ok = verify_case(run, "%s, NaN in all that is unused", name) &&
                   verify_rig_open(run, &rig, &options, 1);
         rig.poisons = true;

@@ -7,69 +7,11 @@
 #include "golden.h"
 #include "test.h"
 
-static const char *const names[] = {
-    "hf-gpt2/bin-legacy",
-    "hf-gpt2/bin-sharded",
-    "hf-gpt2/bin-zip",
-    "hf-gpt2/file-bf16",
-    "hf-gpt2/file-f16",
-    "hf-gpt2/inner-gelu-erf",
-    "hf-gpt2/odd",
-    "hf-gpt2/one-token-context",
-    "hf-gpt2/plain-names",
-    "hf-gpt2/relu-inverse-layer",
-    "hf-gpt2/sharded",
-    "hf-gpt2/silu-noscale-untied",
-    "hf-gpt2/tanh",
-    "hf-gpt2/upcast-fast-gelu",
-    "hf-gpt2/wide-two-chunks",
-    "nanogpt/bias",
-    "nanogpt/compiled-padded",
-    "nanogpt/ddp-legacy",
-    "nanogpt/no-bias",
-    "nanogpt/with-optimizer",
-    "hand-written/article",
-    "hand-written/article-no-head-bias",
-    "hand-written/book",
-    "hand-written/book-qkv-bias",
-    "hand-written/lecture",
-    "hand-written/lecture-wrapped",
-    "hand-written/mingpt",
-    "shakespeare-char",
-};
-enum { N_NAMES = sizeof names / sizeof names[0] };
-
 /* RMS |logit - float64| may be this many times PyTorch's own in float32, on each model and in the
  * geometric mean of all. */
 static const double EACH_BOUND = 1.5, MEAN_BOUND = 1.0;
 /* Hidden states, K and V: largest difference relative to 1 + the largest value. */
 static const double STATE_BOUND = 2e-6;
-
-/* A bare state dict is a file; the rest are folders. */
-static void model_path(const struct golden *golden, char *path, size_t size) {
-    snprintf(path, size, "%s/model.pt", golden->folder);
-    FILE *file = fopen(path, "rb");
-    if (file)
-        fclose(file);
-    else
-        snprintf(path, size, "%s", golden->folder);
-}
-
-static struct kvad_model *load(const struct golden *golden) {
-    struct kvad_model_options options;
-    kvad_model_options_init(&options);
-    options.no_tokenizer = true; /* all ids may be sampled, unless a test says otherwise */
-    options.n_heads = (uint32_t)golden_number(golden, "n_head", 0);
-    const char *activation = json_string_value(json_object_get(golden->info, "activation"));
-    if (activation && strcmp(activation, "gelu_new") == 0)
-        options.activation = KVAD_ACTIVATION_GELU_TANH;
-    char path[600];
-    model_path(golden, path, sizeof path);
-    struct kvad_model *model = NULL;
-    struct kvad_error err;
-    assert_ok(kvad_model_load(path, &options, &model, &err), &err);
-    return model;
-}
 
 /* One model with everything that one step over its tokens gives. */
 struct run {
@@ -83,7 +25,7 @@ struct run {
 
 static void start(struct run *run, const char *folder) {
     golden_open(&run->golden, folder);
-    run->model = load(&run->golden);
+    run->model = golden_load(&run->golden);
     const struct kvad_description *d = &run->model->description;
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 2);
     run->engine = open_engine(run->model, &options);
@@ -159,8 +101,8 @@ static void test_logits_are_as_exact_as_pytorch_in_float32(void **state) {
                   "torch f32", "ratio", "kvad max", "torch max");
     double sum = 0, worst = 0;
     size_t n = 0;
-    for (size_t i = 0; i < N_NAMES; i++) {
-        double ratio = compare_logits(names[i]);
+    for (size_t i = 0; i < GOLDEN_NAMES; i++) {
+        double ratio = compare_logits(golden_names[i]);
         if (ratio == 0) continue;
         sum += log(ratio);
         worst = fmax(worst, ratio);
@@ -171,7 +113,7 @@ static void test_logits_are_as_exact_as_pytorch_in_float32(void **state) {
                   n, mean, MEAN_BOUND, worst, EACH_BOUND);
     assert_true(n >= 5); /* those in the repository */
     assert_true(worst <= EACH_BOUND);
-    if (n == N_NAMES) assert_true(mean <= MEAN_BOUND);
+    if (n == GOLDEN_NAMES) assert_true(mean <= MEAN_BOUND);
 }
 
 /* ---------------------------------------------------------------- hidden states, K and V */
@@ -208,8 +150,8 @@ static void compare_states(struct run *run) {
 static void test_hidden_states_and_cache_are_those_of_pytorch(void **state) {
     (void)state;
     size_t n = 0;
-    for (size_t i = 0; i < N_NAMES; i++) {
-        const char *folder = golden_folder(names[i]);
+    for (size_t i = 0; i < GOLDEN_NAMES; i++) {
+        const char *folder = golden_folder(golden_names[i]);
         if (!folder) continue;
         struct run run;
         start(&run, folder);
@@ -300,12 +242,12 @@ static size_t compare_greedy(const struct golden *golden, struct kvad_model *mod
 static void test_greedy_tokens_are_those_of_float64_with_every_policy(void **state) {
     (void)state;
     size_t n = 0;
-    for (size_t i = 0; i < N_NAMES; i++) {
-        const char *folder = golden_folder(names[i]);
-        if (!folder || strcmp(names[i], "shakespeare-char") == 0) continue;
+    for (size_t i = 0; i < GOLDEN_NAMES; i++) {
+        const char *folder = golden_folder(golden_names[i]);
+        if (!folder || strcmp(golden_names[i], "shakespeare-char") == 0) continue;
         struct golden golden;
         golden_open(&golden, folder);
-        struct kvad_model *model = load(&golden);
+        struct kvad_model *model = golden_load(&golden);
         bool is_large = model->description.d_model > 100;
         for (size_t p = 0; p < (is_large ? 1 : N_POLICIES); p++)
             n += compare_greedy(&golden, model, policies[p], "greedy_prompt", "greedy",
@@ -323,7 +265,7 @@ static void test_the_shipped_model_says_all_of_its_1216_tokens(void **state) {
     assert_non_null(folder);
     struct golden golden;
     golden_open(&golden, folder);
-    struct kvad_model *model = load(&golden);
+    struct kvad_model *model = golden_load(&golden);
     assert_int_equal(
         compare_greedy(&golden, model, KVAD_CACHE_PAGED, "greedy_prompt", "greedy", "greedy_gap"),
         200);
@@ -338,11 +280,11 @@ static void test_the_shipped_model_says_all_of_its_1216_tokens(void **state) {
 static void test_all_models_of_the_fixtures_were_compared(void **state) {
     (void)state;
     size_t n_absent = 0;
-    for (size_t i = 0; i < N_NAMES; i++)
-        n_absent += golden_folder(names[i]) == NULL;
+    for (size_t i = 0; i < GOLDEN_NAMES; i++)
+        n_absent += golden_folder(golden_names[i]) == NULL;
     if (n_absent == 0) return;
     print_message("SKIPPED: %zu of %d models with reference values are absent\n", n_absent,
-                  (int)N_NAMES);
+                  (int)GOLDEN_NAMES);
     skip();
 }
 

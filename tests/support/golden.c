@@ -2,6 +2,37 @@
 
 #include "test.h"
 
+const char *const golden_names[GOLDEN_NAMES] = {
+    "hf-gpt2/bin-legacy",
+    "hf-gpt2/bin-sharded",
+    "hf-gpt2/bin-zip",
+    "hf-gpt2/file-bf16",
+    "hf-gpt2/file-f16",
+    "hf-gpt2/inner-gelu-erf",
+    "hf-gpt2/odd",
+    "hf-gpt2/one-token-context",
+    "hf-gpt2/plain-names",
+    "hf-gpt2/relu-inverse-layer",
+    "hf-gpt2/sharded",
+    "hf-gpt2/silu-noscale-untied",
+    "hf-gpt2/tanh",
+    "hf-gpt2/upcast-fast-gelu",
+    "hf-gpt2/wide-two-chunks",
+    "nanogpt/bias",
+    "nanogpt/compiled-padded",
+    "nanogpt/ddp-legacy",
+    "nanogpt/no-bias",
+    "nanogpt/with-optimizer",
+    "hand-written/article",
+    "hand-written/article-no-head-bias",
+    "hand-written/book",
+    "hand-written/book-qkv-bias",
+    "hand-written/lecture",
+    "hand-written/lecture-wrapped",
+    "hand-written/mingpt",
+    "shakespeare-char",
+};
+
 static bool is_there(const char *folder) {
     char path[600];
     snprintf(path, sizeof path, "%s/golden.safetensors", folder);
@@ -43,6 +74,32 @@ void golden_close(struct golden *golden) {
     json_decref(golden->info);
     kvad_safetensors_close(&golden->file);
     kvad_file_map_close(&golden->map);
+}
+
+/* A bare state dict is a file; the rest are folders. */
+static void model_path(const struct golden *golden, char *path, size_t size) {
+    snprintf(path, size, "%s/model.pt", golden->folder);
+    FILE *file = fopen(path, "rb");
+    if (file)
+        fclose(file);
+    else
+        snprintf(path, size, "%s", golden->folder);
+}
+
+struct kvad_model *golden_load(const struct golden *golden) {
+    struct kvad_model_options options;
+    kvad_model_options_init(&options);
+    options.no_tokenizer = true;
+    options.n_heads = (uint32_t)golden_number(golden, "n_head", 0);
+    const char *activation = json_string_value(json_object_get(golden->info, "activation"));
+    if (activation && strcmp(activation, "gelu_new") == 0)
+        options.activation = KVAD_ACTIVATION_GELU_TANH;
+    char path[600];
+    model_path(golden, path, sizeof path);
+    struct kvad_model *model = NULL;
+    struct kvad_error err;
+    assert_ok(kvad_model_load(path, &options, &model, &err), &err);
+    return model;
 }
 
 static const struct kvad_tensor *find(const struct golden *golden, const char *name) {

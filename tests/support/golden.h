@@ -16,12 +16,20 @@ struct golden {
     json_t *info; /* golden.json */
 };
 
+/* All models that have reference values. */
+enum { GOLDEN_NAMES = 28 };
+extern const char *const golden_names[GOLDEN_NAMES];
+
 /** Folder of a model ("hf-gpt2/odd", "shakespeare-char"), in the repository or in the fixtures;
  * NULL if it is nowhere. The string is static. */
 const char *golden_folder(const char *name);
 /** Open the reference values in a folder; fails the test if they are unreadable. */
 void golden_open(struct golden *golden, const char *folder);
 void golden_close(struct golden *golden);
+
+/** The model itself, without a tokenizer, so that all ids may be sampled. The caller owns one
+ * reference. */
+struct kvad_model *golden_load(const struct golden *golden);
 
 bool golden_has(const struct golden *golden, const char *name);
 /** Elements of a tensor; its shape[0] in *n_rows (may be NULL). */
