@@ -58,10 +58,10 @@ static uint32_t last_of(const struct kvad_bench_list *list) {
 /* What is measured with one type of the cache. */
 struct group {
     enum kvad_kv_type kv;
-    struct bench_rig *rigs;       /* [n_policies] */
-    struct bench_answer *answers; /* [n_contexts] what a step at each context gives */
-    struct bench_case_run *cases; /* [n_policies] measured together */
-    size_t n_policies;
+    struct bench_rig *rigs;        /* [n_policies] */
+    struct bench_answer *answers;  /* [n_contexts] what a step at each context gives */
+    struct bench_case_run *cases;  /* [n_together * n_policies] measured together */
+    size_t n_policies, n_together; /* contexts */
 };
 
 static struct kvad_engine_options engine_options(const struct bench_run *run, enum kvad_kv_type kv,
@@ -125,35 +125,38 @@ static void leave_engines(const struct bench_run *run) {
 
 /* ---- cases that are measured together */
 
+/* Rounds go down and up again: on the way down nothing is missing in the cache. */
 static enum kvad_status measure(struct bench_run *run, struct bench_case_run *cases, size_t n,
-                                struct bench_answer *expected, struct kvad_error *err) {
+                                struct kvad_error *err) {
     const bool *is_void = &run->result->is_void;
     for (size_t i = 0; i < n && !*is_void; i++)
-        KVAD_TRY(bench_case_start(run, &cases[i], expected, err));
+        KVAD_TRY(bench_case_start(run, &cases[i], err));
     for (unsigned round = 0; round < run->options->n_rounds; round++)
         for (size_t i = 0; i < n && !*is_void; i++)
-            KVAD_TRY(bench_case_round(run, &cases[i], round, expected, err));
+            KVAD_TRY(bench_case_round(run, &cases[round % 2 ? i : n - 1 - i], round, err));
     for (size_t i = 0; i < n && !*is_void; i++)
         KVAD_TRY(bench_case_finish(run, &cases[i], err));
     return KVAD_OK;
 }
 
 static enum kvad_status measure_and_close(struct bench_run *run, struct bench_case_run *cases,
-                                          size_t n, struct bench_answer *expected,
-                                          struct kvad_error *err) {
-    enum kvad_status status = measure(run, cases, n, expected, err);
+                                          size_t n, struct kvad_error *err) {
+    enum kvad_status status = measure(run, cases, n, err);
     for (size_t i = 0; i < n; i++)
         bench_case_close(run, &cases[i]);
     return status;
 }
 
+/* The contexts from the index-th on that are measured together, under every policy. */
 static enum kvad_status decode_at(struct bench_run *run, struct group *group, size_t index,
                                   struct kvad_error *err) {
-    uint32_t context = run->contexts.items[index];
+    size_t n = kvad_min_size(group->n_together, run->contexts.n - index) * group->n_policies;
     size_t n_open = 0;
     enum kvad_status status = KVAD_OK;
-    for (; n_open < group->n_policies && status == KVAD_OK; n_open++) {
-        struct bench_rig *rig = &group->rigs[n_open];
+    for (; n_open < n && status == KVAD_OK; n_open++) {
+        struct bench_rig *rig = &group->rigs[n_open % group->n_policies];
+        size_t place = index + n_open / group->n_policies;
+        uint32_t context = run->contexts.items[place];
         struct kvad_bench_case what = {.kind = KVAD_BENCH_DECODE,
                                        .weights = run->model->weights,
                                        .kv = group->kv,
@@ -162,10 +165,9 @@ static enum kvad_status decode_at(struct bench_run *run, struct group *group, si
                                        .n_tokens = 1,
                                        .n_sequences = 1};
         status = bench_case_open(run, &group->cases[n_open], &what, rig,
-                                 bench_decode_step(rig, context, 1), err);
+                                 bench_decode_step(rig, context, 1), &group->answers[place], err);
     }
-    if (status == KVAD_OK)
-        return measure_and_close(run, group->cases, n_open, &group->answers[index], err);
+    if (status == KVAD_OK) return measure_and_close(run, group->cases, n_open, err);
     for (size_t i = 0; i < n_open; i++)
         bench_case_close(run, &group->cases[i]);
     return status;
@@ -186,8 +188,8 @@ static enum kvad_status prefill_of(struct bench_run *run, struct group *group, u
     struct bench_answer expected = {0};
     for (size_t i = 0; i < run->contexts.n; i++)
         if (run->contexts.items[i] + 1 == n_tokens) expected = group->answers[i];
-    enum kvad_status status = bench_case_open(run, &c, &what, rig, step, err);
-    if (status == KVAD_OK) return measure_and_close(run, &c, 1, &expected, err);
+    enum kvad_status status = bench_case_open(run, &c, &what, rig, step, &expected, err);
+    if (status == KVAD_OK) return measure_and_close(run, &c, 1, err);
     bench_case_close(run, &c);
     return status;
 }
@@ -203,10 +205,10 @@ static enum kvad_status batch_of(struct bench_run *run, struct group *group, str
                                    .n_tokens = 1,
                                    .n_sequences = n_sequences};
     struct bench_case_run c;
-    enum kvad_status status =
-        bench_case_open(run, &c, &what, rig, bench_decode_step(rig, context, n_sequences), err);
     /* The first sequence of a batch is the one that was decoded alone. */
-    if (status == KVAD_OK) return measure_and_close(run, &c, 1, &group->answers[0], err);
+    enum kvad_status status = bench_case_open(
+        run, &c, &what, rig, bench_decode_step(rig, context, n_sequences), &group->answers[0], err);
+    if (status == KVAD_OK) return measure_and_close(run, &c, 1, err);
     bench_case_close(run, &c);
     return status;
 }
@@ -233,7 +235,7 @@ static enum kvad_status run_group(struct bench_run *run, struct group *group,
     const bool *is_void = &run->result->is_void;
     KVAD_TRY(open_rigs(run, group, err));
     KVAD_TRY(check_chains(run, group, err));
-    for (size_t i = 0; i < run->contexts.n && !*is_void; i++)
+    for (size_t i = 0; i < run->contexts.n && !*is_void; i += group->n_together)
         KVAD_TRY(decode_at(run, group, i, err));
     for (size_t i = 0; i < run->prefills.n && !*is_void; i++)
         KVAD_TRY(prefill_of(run, group, run->prefills.items[i], err));
@@ -243,9 +245,10 @@ static enum kvad_status run_group(struct bench_run *run, struct group *group,
 static enum kvad_status run_kv(struct bench_run *run, enum kvad_kv_type kv,
                                struct kvad_error *err) {
     size_t n = run->options->policies.n;
-    struct group group = {.kv = kv, .n_policies = n};
+    size_t n_together = run->options->contexts_in_turn ? run->contexts.n : 1;
+    struct group group = {.kv = kv, .n_policies = n, .n_together = n_together};
     group.rigs = kvad_alloc_zero(&run->heap, n, sizeof *group.rigs);
-    group.cases = kvad_alloc_zero(&run->heap, n, sizeof *group.cases);
+    group.cases = kvad_alloc_zero(&run->heap, n_together * n, sizeof *group.cases);
     group.answers = kvad_alloc_zero(&run->heap, run->contexts.n, sizeof *group.answers);
     enum kvad_status status = group.rigs && group.cases && group.answers
                                   ? run_group(run, &group, err)
@@ -255,7 +258,7 @@ static enum kvad_status run_kv(struct bench_run *run, enum kvad_kv_type kv,
         bench_rig_close(&group.rigs[i]);
     if (status == KVAD_OK && !run->result->is_void) status = run_batches(run, &group, err);
     kvad_free(&run->heap, group.rigs, n * sizeof *group.rigs);
-    kvad_free(&run->heap, group.cases, n * sizeof *group.cases);
+    kvad_free(&run->heap, group.cases, n_together * n * sizeof *group.cases);
     kvad_free(&run->heap, group.answers, run->contexts.n * sizeof *group.answers);
     return status;
 }

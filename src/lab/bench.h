@@ -32,7 +32,9 @@ struct kvad_bench_options {
     struct kvad_bench_list prefills; /* lengths of prompts */
     struct kvad_bench_list batches;  /* numbers of sequences, each at the smallest context */
     unsigned n_rounds;               /* samples of each case, besides the warm-up */
-    double sample_seconds;           /* shorter steps are repeated until a sample lasts this long */
+    bool contexts_in_turn;  /* every round goes over all contexts, so that a slow minute is not the
+                              shape of a curve; costs a prompt in every other round */
+    double sample_seconds;  /* shorter steps are repeated until a sample lasts this long */
     double ceiling_seconds; /* the same for ceilings; well above what waking threads takes */
     unsigned n_threads;     /* 0: automatic */
     const char *cpu;        /* highest kernel level; NULL: the best */
@@ -69,6 +71,7 @@ struct kvad_bench_case {
     struct kvad_stats ms;
 
     double bytes, kv_bytes, flops; /* by formula (docs/benchmarks.md); kv_bytes are part of bytes */
+    double attention_flops;        /* part of flops */
     double read_rate, fma_rate, dot_rate; /* ceilings beside this case, bytes and operations per
                                              second; 0: none */
     struct kvad_stats percent_of_read, percent_of_compute; /* of the time that the ceilings allow */

@@ -17,10 +17,12 @@ static double *new_numbers(struct bench_run *run) {
 
 enum kvad_status bench_case_open(struct bench_run *run, struct bench_case_run *out,
                                  const struct kvad_bench_case *what, struct bench_rig *rig,
-                                 struct bench_step step, struct kvad_error *err) {
+                                 struct bench_step step, struct bench_answer *expected,
+                                 struct kvad_error *err) {
     struct kvad_bench_case *result = &run->result->cases[run->result->n_cases++];
     *result = *what;
-    *out = (struct bench_case_run){.result = result, .rig = rig, .step = step};
+    *out =
+        (struct bench_case_run){.result = result, .rig = rig, .step = step, .expected = expected};
     result->samples = calloc(run->options->n_rounds, sizeof *result->samples);
     out->read = new_numbers(run);
     out->fma = new_numbers(run);
@@ -82,18 +84,27 @@ static enum kvad_status take_steps(struct bench_run *run, struct bench_case_run 
     return KVAD_OK;
 }
 
+/* Bring the rig to the case's context; another case may have left it elsewhere. */
+static enum kvad_status return_to(struct bench_run *run, struct bench_case_run *c,
+                                  struct kvad_error *err) {
+    if (kvad_sequence_length(c->rig->sequences[0]) == c->step.position) return KVAD_OK;
+    KVAD_TRY(bench_rig_fill(c->rig, &c->step, err));
+    uint64_t ignored = 0;
+    return take_steps(run, c, 1, NULL, c->expected, &ignored, err);
+}
+
 enum kvad_status bench_case_start(struct bench_run *run, struct bench_case_run *c,
-                                  struct bench_answer *expected, struct kvad_error *err) {
+                                  struct kvad_error *err) {
     KVAD_TRY(report(run, c->result, err));
     KVAD_TRY(bench_rig_fill(c->rig, &c->step, err));
     uint64_t first = 0, second = 0;
-    KVAD_TRY(take_steps(run, c, 1, NULL, expected, &first, err));
+    KVAD_TRY(take_steps(run, c, 1, NULL, c->expected, &first, err));
     if (run->result->is_void) return KVAD_OK;
-    KVAD_TRY(take_steps(run, c, 1, NULL, expected, &second, err));
+    KVAD_TRY(take_steps(run, c, 1, NULL, c->expected, &second, err));
     double seconds = (double)(second > 0 ? second : 1) * 1e-9;
     double n = run->options->sample_seconds / seconds;
     c->result->n_steps = n < 1 ? 1 : n > MAX_STEPS ? MAX_STEPS : (size_t)n;
-    c->result->token = expected->token;
+    c->result->token = c->expected->token;
     return KVAD_OK;
 }
 
@@ -114,11 +125,12 @@ static void measure_ceilings(struct bench_run *run, struct bench_case_run *c, un
 }
 
 enum kvad_status bench_case_round(struct bench_run *run, struct bench_case_run *c, unsigned round,
-                                  struct bench_answer *expected, struct kvad_error *err) {
+                                  struct kvad_error *err) {
     KVAD_TRY(report(run, c->result, err));
+    KVAD_TRY(return_to(run, c, err));
     measure_ceilings(run, c, round);
     uint64_t ns = 0;
-    KVAD_TRY(take_steps(run, c, c->result->n_steps, NULL, expected, &ns, err));
+    KVAD_TRY(take_steps(run, c, c->result->n_steps, NULL, c->expected, &ns, err));
     c->result->samples[round] = (double)ns * 1e-6 / (double)c->result->n_steps;
     return KVAD_OK;
 }
@@ -195,11 +207,13 @@ enum kvad_status bench_case_finish(struct bench_run *run, struct bench_case_run 
                                    struct kvad_error *err) {
     struct kvad_bench_case *result = c->result;
     KVAD_TRY(report(run, result, err));
+    KVAD_TRY(return_to(run, c, err));
     KVAD_TRY(measure_parts(run, c, err));
     struct kvad_work work = work_of(run, c);
     result->bytes = work.weight_bytes + work.kv_bytes;
     result->kv_bytes = work.kv_bytes;
     result->flops = work.linear_flops + work.attention_flops;
+    result->attention_flops = work.attention_flops;
     compare(run, c, &work);
     summarise(run, c);
     return KVAD_OK;

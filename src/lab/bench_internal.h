@@ -55,6 +55,14 @@ enum kvad_status bench_rig_step(struct bench_rig *rig, const struct bench_step *
                                 const struct kvad_probe *probe, uint64_t *ns,
                                 struct kvad_error *err);
 
+/* Take the step with the first sequence, whose text is as long as the step's position or longer;
+ * what it draws becomes the next token of the rig's prompt. Adds its time to *ns. */
+enum kvad_status bench_rig_go_on(struct bench_rig *rig, const struct bench_step *step, uint64_t *ns,
+                                 struct kvad_error *err);
+
+/* The prompt as it was before steps went on, and nothing behind `position` in the cache. */
+enum kvad_status bench_rig_forget(struct bench_rig *rig, size_t position, struct kvad_error *err);
+
 /* Decode n greedy tokens from `context` on in the first sequence, each fed back, as a text is made.
  * The answer is the last token and a hash of all logits. */
 enum kvad_status bench_rig_chain(struct bench_rig *rig, size_t context, size_t n,
@@ -73,8 +81,9 @@ struct bench_case_run {
     struct kvad_bench_case *result;
     struct bench_rig *rig;
     struct bench_step step;
-    double *read, *fma, *dot; /* [n_rounds] ceilings beside the samples; 0: there is none */
-    double *percent;          /* [n_rounds] scratch */
+    struct bench_answer *expected; /* borrowed; of all cases that must give the same */
+    double *read, *fma, *dot;      /* [n_rounds] ceilings beside the samples; 0: there is none */
+    double *percent;               /* [n_rounds] scratch */
 };
 
 /* What all cases of one run have in common. */
@@ -100,15 +109,16 @@ struct bench_run {
 /* Reserve the samples of a case and add it to the result. */
 enum kvad_status bench_case_open(struct bench_run *run, struct bench_case_run *out,
                                  const struct kvad_bench_case *what, struct bench_rig *rig,
-                                 struct bench_step step, struct kvad_error *err);
+                                 struct bench_step step, struct bench_answer *expected,
+                                 struct kvad_error *err);
 void bench_case_close(struct bench_run *run, struct bench_case_run *c);
 
-/* Fill, warm up, choose the length of samples, compare the answer with `expected`. */
+/* Fill, warm up, choose the length of samples, compare the answer with the expected one. */
 enum kvad_status bench_case_start(struct bench_run *run, struct bench_case_run *c,
-                                  struct bench_answer *expected, struct kvad_error *err);
+                                  struct kvad_error *err);
 /* The ceilings, then one sample. */
 enum kvad_status bench_case_round(struct bench_run *run, struct bench_case_run *c, unsigned round,
-                                  struct bench_answer *expected, struct kvad_error *err);
+                                  struct kvad_error *err);
 /* One more sample with clocks and counters; then all statistics. */
 enum kvad_status bench_case_finish(struct bench_run *run, struct bench_case_run *c,
                                    struct kvad_error *err);

@@ -126,31 +126,39 @@ struct bench_answer bench_rig_answer(const struct bench_rig *rig) {
                                  XXH3_64bits(rig->logits, rig->n_vocab * sizeof *rig->logits)};
 }
 
-/* One step of a chain, at `at`; what it draws becomes the next token. */
-static enum kvad_status chain_step(struct bench_rig *rig, size_t at, uint64_t *hash,
-                                   struct kvad_error *err) {
-    struct bench_step step = bench_decode_step(rig, at, 1);
-    KVAD_TRY(kvad_sequence_truncate(rig->sequences[0], step.position, err));
-    set_items(rig, &step);
-    KVAD_TRY(timed_step(rig, &step, NULL, err));
-    if (at + 1 < rig->n_ctx) rig->prompts[at + 1] = rig->tokens[0];
-    *hash = XXH3_64bits_withSeed(rig->logits, rig->n_vocab * sizeof *rig->logits, *hash);
+enum kvad_status bench_rig_go_on(struct bench_rig *rig, const struct bench_step *step, uint64_t *ns,
+                                 struct kvad_error *err) {
+    size_t next = step->position + step->n_tokens;
+    KVAD_TRY(kvad_sequence_truncate(rig->sequences[0], step->position, err));
+    set_items(rig, step);
+    uint64_t start = kvad_clock_ns();
+    KVAD_TRY(timed_step(rig, step, NULL, err));
+    *ns += kvad_clock_ns() - start;
+    if (next < rig->n_ctx) rig->prompts[next] = rig->tokens[0];
     return KVAD_OK;
+}
+
+enum kvad_status bench_rig_forget(struct bench_rig *rig, size_t position, struct kvad_error *err) {
+    fill_prompts(rig);
+    return kvad_sequence_truncate(rig->sequences[0], position, err);
 }
 
 enum kvad_status bench_rig_chain(struct bench_rig *rig, size_t context, size_t n,
                                  struct bench_answer *answer, struct kvad_error *err) {
     struct bench_step start = bench_decode_step(rig, context, 1);
     KVAD_TRY(bench_rig_fill(rig, &start, err));
-    uint64_t hash = 0;
+    uint64_t hash = 0, ns = 0;
     enum kvad_status status = KVAD_OK;
-    for (size_t i = 0; i < n && status == KVAD_OK; i++)
-        status = chain_step(rig, context + i, &hash, err);
+    for (size_t i = 0; i < n && status == KVAD_OK; i++) {
+        struct bench_step step = bench_decode_step(rig, context + i, 1);
+        status = bench_rig_go_on(rig, &step, &ns, err);
+        hash = XXH3_64bits_withSeed(rig->logits, rig->n_vocab * sizeof *rig->logits, hash);
+    }
     *answer = (struct bench_answer){true, rig->tokens[0], hash};
-    /* The prompt as it was, and nothing of the chain in the cache. */
-    fill_prompts(rig);
-    KVAD_TRY(status);
-    return kvad_sequence_truncate(rig->sequences[0], start.position, err);
+    struct kvad_error ignored;
+    enum kvad_status forgotten = bench_rig_forget(rig, start.position, &ignored);
+    if (status == KVAD_OK && forgotten != KVAD_OK && err) *err = ignored;
+    return status != KVAD_OK ? status : forgotten;
 }
 
 bool bench_answer_agrees(struct bench_answer *kept, struct bench_answer got) {

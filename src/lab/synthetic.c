@@ -85,13 +85,33 @@ enum kvad_status kvad_synthetic_describe(const char *name, struct kvad_descripti
     return KVAD_OK;
 }
 
+static bool is_bias(enum kvad_parameter parameter) {
+    static const enum kvad_parameter biases[] = {
+        KVAD_PARAMETER_NORM1_BIAS,     KVAD_PARAMETER_QKV_BIAS, KVAD_PARAMETER_OUT_BIAS,
+        KVAD_PARAMETER_NORM2_BIAS,     KVAD_PARAMETER_UP_BIAS,  KVAD_PARAMETER_DOWN_BIAS,
+        KVAD_PARAMETER_FINAL_NORM_BIAS};
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (parameter == biases[i]) return true;
+    return false;
+}
+
+enum kvad_status kvad_synthetic_build_sizes(const struct kvad_description *description,
+                                            bool has_bias, uint64_t seed,
+                                            const struct kvad_model_options *options,
+                                            struct kvad_model **out, struct kvad_error *err) {
+    struct generator generator = {.description = *description, .seed = seed};
+    struct kvad_model_source source = {.read_row = read_row, .user = &generator};
+    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
+        source.present[p] = has_bias || !is_bias(p);
+    source.present[KVAD_PARAMETER_HEAD_WEIGHT] = !description->head_tied;
+    source.present[KVAD_PARAMETER_HEAD_BIAS] = false;
+    return kvad_model_build(description, &source, options, out, err);
+}
+
 enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
                                       const struct kvad_model_options *options,
                                       struct kvad_model **out, struct kvad_error *err) {
-    struct generator generator = {.seed = seed};
-    KVAD_TRY(kvad_synthetic_describe(name, &generator.description, err));
-    struct kvad_model_source source = {.read_row = read_row, .user = &generator};
-    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
-        source.present[p] = p != KVAD_PARAMETER_HEAD_WEIGHT && p != KVAD_PARAMETER_HEAD_BIAS;
-    return kvad_model_build(&generator.description, &source, options, out, err);
+    struct kvad_description description;
+    KVAD_TRY(kvad_synthetic_describe(name, &description, err));
+    return kvad_synthetic_build_sizes(&description, true, seed, options, out, err);
 }

@@ -22,4 +22,11 @@ enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
                                       const struct kvad_model_options *options,
                                       struct kvad_model **out, struct kvad_error *err);
 
+/** The same for a model of any sizes; with all biases but the head's, or none. What
+ * kvad_description_check() says. */
+enum kvad_status kvad_synthetic_build_sizes(const struct kvad_description *description,
+                                            bool has_bias, uint64_t seed,
+                                            const struct kvad_model_options *options,
+                                            struct kvad_model **out, struct kvad_error *err);
+
 #endif

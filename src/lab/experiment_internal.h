@@ -1,0 +1,72 @@
+/* What the files of the experiment share. */
+#ifndef KVAD_LAB_EXPERIMENT_INTERNAL_H
+#define KVAD_LAB_EXPERIMENT_INTERNAL_H
+
+#include "lab/bench_internal.h"
+#include "lab/experiment.h"
+
+struct experiment {
+    const struct kvad_experiment_options *options;
+    struct kvad_experiment_result *result;
+    struct kvad_heap heap;
+    struct kvad_model *model;
+    struct kvad_model_info info;
+    unsigned n_rounds, n_threads;
+    double sample_seconds;
+    uint32_t *contexts; /* [n_contexts] of the curve, ascending */
+    size_t n_contexts, max_contexts;
+    double row_seconds, step_seconds; /* a row without a cache, a step with one: a first guess */
+    uint64_t start;                   /* kvad_clock_ns() */
+    double last_done;                 /* progress never goes back */
+    const char *stage;                /* what a bench is for; NULL: its cases say it */
+};
+
+/* Seconds since the experiment began. */
+double experiment_seconds(const struct experiment *x);
+
+/* Say what is being done; KVAD_ERR_CANCELLED: stop. */
+enum kvad_status experiment_report(struct experiment *x, const char *what, struct kvad_error *err);
+
+/* A bench as a part of the experiment. */
+struct experiment_bench {
+    struct kvad_model *model; /* borrowed */
+    struct kvad_bench_list policies, contexts, prefills;
+    unsigned n_threads, n_rounds;
+};
+
+/* Measure; a void bench makes the experiment void. kvad_bench_result_deinit() follows. */
+enum kvad_status experiment_bench(struct experiment *x, const struct experiment_bench *what,
+                                  struct kvad_bench_result *result, struct kvad_error *err);
+
+/* Milliseconds of some parts of a case's median step together: bits 1 << enum kvad_part. */
+double experiment_parts_ms(const struct kvad_bench_case *c, unsigned parts);
+enum {
+    EXPERIMENT_LINEAR = 1 << KVAD_PART_QKV | 1 << KVAD_PART_OUT | 1 << KVAD_PART_UP |
+                        1 << KVAD_PART_DOWN | 1 << KVAD_PART_HEAD,
+    EXPERIMENT_CACHE = 1 << KVAD_PART_RESERVE | 1 << KVAD_PART_STORE_KV | 1 << KVAD_PART_ATTENTION,
+    EXPERIMENT_SMALL = 1 << KVAD_PART_EMBED | 1 << KVAD_PART_NORM | 1 << KVAD_PART_QUANTISE |
+                       1 << KVAD_PART_ACTIVATION,
+    EXPERIMENT_LAYERS = 1 << KVAD_PART_NORM | 1 << KVAD_PART_QUANTISE | 1 << KVAD_PART_QKV |
+                        1 << KVAD_PART_STORE_KV | 1 << KVAD_PART_ATTENTION | 1 << KVAD_PART_OUT |
+                        1 << KVAD_PART_UP | 1 << KVAD_PART_ACTIVATION | 1 << KVAD_PART_DOWN
+};
+
+/* The curve of one policy; `ms` has room for n_points numbers. */
+struct kvad_curve experiment_curve(const struct kvad_experiment_result *result,
+                                   enum kvad_cache_policy policy, double *ms);
+
+/* The contexts and the curve: experiment_curve.c. */
+enum kvad_status experiment_measure_curve(struct experiment *x, struct kvad_error *err);
+/* The gap at the longest context, from the curve. */
+void experiment_explain(const struct kvad_experiment_point *point, struct kvad_experiment_gap *gap);
+
+/* experiment_controls.c */
+enum kvad_status experiment_run_controls(struct experiment *x, struct kvad_error *err);
+
+/* Whole texts, measured or interpolated: experiment_totals.c. */
+enum kvad_status experiment_measure_totals(struct experiment *x, struct kvad_error *err);
+
+/* All claims, from what the result holds. KVAD_ERR_NO_MEMORY. */
+enum kvad_status experiment_judge(struct experiment *x, struct kvad_error *err);
+
+#endif
