@@ -79,6 +79,19 @@ static const struct cli_option bench_options[] = {
      .offset = CLI_AT(quick),
      .known_as = "fast",
      .help = "shorter lists and samples, for a first look in seconds"},
+    {.name = "experiment",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(experiment),
+     .no_variable = true,
+     .known_as = "latency claims",
+     .help = "how much faster the cache makes a text, why not more, with controls and verdicts"},
+    {.name = "budget",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(budget),
+     .value = "SECONDS",
+     .max = 86400,
+     .known_as = "time timeout seconds",
+     .help = "of --experiment: what it should take, about (180; 15 with --quick)"},
     {.name = "block",
      .kind = CLI_CHOICE,
      .offset = CLI_AT(block_tokens),
@@ -99,15 +112,9 @@ static const struct cli_group bench_group = {"Bench", bench_options, CLI_COUNT_O
 static const struct cli_group *const groups[] = {&bench_group, &cli_machine_group,
                                                  &cli_output_group, NULL};
 
-struct benching {
-    const struct cli_settings *settings;
-    const char *name; /* MODEL, or the synthetic size */
-    bool shows_progress;
-};
-
-static enum kvad_status open_model(void *user, enum kvad_weight_type weights,
-                                   struct kvad_model **out, struct kvad_error *err) {
-    const struct benching *benching = user;
+enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
+                                      struct kvad_model **out, struct kvad_error *err) {
+    const struct cli_benching *benching = user;
     struct kvad_model_options options;
     cli_model_options(benching->settings, NULL, &options);
     options.weights = weights;
@@ -117,8 +124,8 @@ static enum kvad_status open_model(void *user, enum kvad_weight_type weights,
     return kvad_model_load(benching->name, &options, out, err);
 }
 
-static bool report(void *user, const char *what, double done) {
-    struct benching *benching = user;
+bool cli_bench_report(void *user, const char *what, double done) {
+    struct cli_benching *benching = user;
     if (!benching->settings->quiet && isatty(STDERR_FILENO)) {
         fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * done, what);
         benching->shows_progress = true;
@@ -126,7 +133,7 @@ static bool report(void *user, const char *what, double done) {
     return !cli_is_interrupted();
 }
 
-static void engine_in_use(void *user, struct kvad_engine *engine) {
+void cli_bench_engine_in_use(void *user, struct kvad_engine *engine) {
     (void)user;
     cli_interrupt_target(engine);
 }
@@ -141,11 +148,11 @@ static struct kvad_bench_list list_of(const struct cli_numbers *given,
     ((struct kvad_bench_list){(const uint32_t[]){__VA_ARGS__},                                     \
                               sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), true})
 
-static int measure(struct benching *benching, struct kvad_bench_result *result) {
+static int measure(struct cli_benching *benching, struct kvad_bench_result *result) {
     const struct cli_settings *s = benching->settings;
     struct kvad_bench_list contexts = s->quick ? USUAL(16, 128) : USUAL(16, 128, 512, 1000);
     struct kvad_bench_options options = {
-        .open_model = open_model,
+        .open_model = cli_bench_open_model,
         .user = benching,
         .weights = list_of(&s->weight_types, USUAL(KVAD_WEIGHTS_AUTO)),
         .kv = list_of(&s->kv_types, USUAL(KVAD_KV_F32)),
@@ -160,15 +167,15 @@ static int measure(struct benching *benching, struct kvad_bench_result *result) 
         .n_threads = (unsigned)s->n_threads,
         .cpu = cli_cpu_name(s->cpu),
         .block_tokens = (uint32_t)s->block_tokens,
-        .report = report,
-        .engine_in_use = engine_in_use};
+        .report = cli_bench_report,
+        .engine_in_use = cli_bench_engine_in_use};
     struct kvad_error err = {0};
     enum kvad_status status = kvad_bench_run(&options, result, &err);
     if (benching->shows_progress) fputs("\r\033[K", stderr);
     return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
-static int print(const struct benching *benching, const struct kvad_bench_result *result) {
+static int print(const struct cli_benching *benching, const struct kvad_bench_result *result) {
     if (!result->has_counters && benching->settings->verbose)
         cli_say("no hardware counters: %s", result->no_counters_why);
     int status = CLI_EXIT_OK;
@@ -182,7 +189,7 @@ static int print(const struct benching *benching, const struct kvad_bench_result
 }
 
 static int run(const struct cli_settings *settings) {
-    struct benching benching = {.settings = settings};
+    struct cli_benching benching = {.settings = settings};
     if (settings->synthetic && settings->arguments.n)
         return cli_usage_error(&cli_bench, "MODEL and --synthetic exclude each other");
     if (!settings->synthetic && !settings->arguments.n)
@@ -190,8 +197,9 @@ static int run(const struct cli_settings *settings) {
                                "MODEL is missing: kvad bench MODEL, or --synthetic gpt2");
     benching.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
                                         : settings->arguments.items[0];
-    struct kvad_bench_result result;
     cli_catch_interrupt();
+    if (settings->experiment) return cli_bench_run_experiment(&benching);
+    struct kvad_bench_result result;
     int status = measure(&benching, &result);
     if (status == CLI_EXIT_OK) status = print(&benching, &result);
     kvad_bench_result_deinit(&result);
@@ -201,6 +209,8 @@ static int run(const struct cli_settings *settings) {
 static const struct cli_example examples[] = {
     {"kvad bench --synthetic gpt2 --quick", "a first look, without any file"},
     {"kvad bench models/shakespeare-char", "every policy on a model of your own"},
+    {"kvad bench models/shakespeare-char --experiment",
+     "with and without a cache: how much faster, why, and what articles say"},
     {"kvad bench --synthetic gpt2 --weights f32,bf16,q8,q4 --cache paged --json",
      "what smaller weights buy, for a script"},
     {0},
@@ -218,7 +228,12 @@ const struct cli_command cli_bench = {
         "the rest of its time goes.\n\nEvery policy must give the same tokens and the same bits of "
         "logits; otherwise the run is void and the exit code 1. A busy machine gives numbers with "
         "a "
-        "wide spread: stop other work first.",
+        "wide spread: stop other work first.\n\n--experiment compares decoding with and without a "
+        "cache at "
+        "contexts from 1 to the longest, and a whole text; sets operations and bytes beside the "
+        "times; says where a cached step's time goes; checks that with controls whose outcome it "
+        "predicts; and judges what articles claim. What does not fit the --budget is interpolated "
+        "or left out, and the output says so.",
     .examples = examples,
     .groups = groups,
     .min_arguments = 0,

@@ -1,31 +1,15 @@
 /* kvad bench --json. The names are a promise to scripts: docs/benchmarks.md. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/bench_report.h"
 #include "cli/groups.h"
 #include "cli/json.h"
+#include "lab/bench_json.h"
 #include "lab/machine_json.h"
-
-/* Clocks and ceilings give no more than six digits. */
-static json_t *number(double value) {
-    double scale = value != 0 ? pow(10, 6 - ceil(log10(fabs(value)))) : 1;
-    return cli_json_number(round(value * scale) / scale);
-}
 
 static json_t *integer(uint64_t value) {
     return json_integer((json_int_t)value);
-}
-
-static json_t *ceilings_json(double read, double fma, double dot) {
-    json_t *object = json_pack("{s:o, s:o}", "read_gb_s", number(read * 1e-9), "fma_gflop_s",
-                               number(fma * 1e-9));
-    int failed =
-        json_object_set_new(object, "int8_gop_s", dot > 0 ? number(dot * 1e-9) : json_null());
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
 }
 
 static json_t *models_json(const struct kvad_bench_result *result) {
@@ -35,26 +19,18 @@ static json_t *models_json(const struct kvad_bench_result *result) {
         const struct kvad_bench_model *m = &result->models[i];
         failed |= json_array_append_new(
             array,
-            json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "weights",
-                      kvad_weight_type_name(m->weights), "load_ms", number(m->load_ms),
-                      "weight_bytes", (json_int_t)m->weight_bytes, "huge_page_bytes",
-                      (json_int_t)m->huge_page_bytes, "ceilings",
-                      ceilings_json(m->read_rate.median, m->fma_rate.median, m->dot_rate.median),
-                      "read_spread_percent", number(kvad_stats_spread(&m->read_rate)),
-                      "fma_spread_percent", number(kvad_stats_spread(&m->fma_rate))));
+            json_pack(
+                "{s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "weights", kvad_weight_type_name(m->weights),
+                "load_ms", kvad_bench_number_json(m->load_ms), "weight_bytes",
+                (json_int_t)m->weight_bytes, "huge_page_bytes", (json_int_t)m->huge_page_bytes,
+                "ceilings",
+                kvad_bench_ceilings_json(m->read_rate.median, m->fma_rate.median,
+                                         m->dot_rate.median),
+                "read_spread_percent", kvad_bench_number_json(kvad_stats_spread(&m->read_rate)),
+                "fma_spread_percent", kvad_bench_number_json(kvad_stats_spread(&m->fma_rate))));
     }
     if (!failed) return array;
     json_decref(array);
-    return NULL;
-}
-
-static json_t *parts_json(const struct kvad_bench_case *c) {
-    json_t *object = json_object();
-    int failed = !object;
-    for (size_t i = 0; c && i < KVAD_BENCH_PARTS && !failed; i++)
-        failed |= json_object_set_new(object, c->parts[i].name, number(c->parts[i].ms));
-    if (!failed) return object;
-    json_decref(object);
     return NULL;
 }
 
@@ -66,7 +42,8 @@ static json_t *counters_json(const struct kvad_bench_result *result,
     int failed = !object;
     for (unsigned i = 0; i < KVAD_COUNTERS && !failed; i++)
         failed |= json_object_set_new(object, kvad_counter_name(i),
-                                      c->counters[i] < 0 ? json_null() : number(c->counters[i]));
+                                      c->counters[i] < 0 ? json_null()
+                                                         : kvad_bench_number_json(c->counters[i]));
     if (!failed) return object;
     json_decref(object);
     return NULL;
@@ -76,7 +53,7 @@ static json_t *samples_json(const struct kvad_bench_case *c) {
     json_t *array = json_array();
     int failed = !array;
     for (size_t i = 0; i < c->ms.n && !failed; i++)
-        failed |= json_array_append_new(array, number(c->samples[i]));
+        failed |= json_array_append_new(array, kvad_bench_number_json(c->samples[i]));
     if (!failed) return array;
     json_decref(array);
     return NULL;
@@ -89,22 +66,23 @@ static double step_tokens(const struct kvad_bench_case *c) {
 
 static int add_named(json_t *object, const struct kvad_bench_case *c) {
     double per_second = 1e3 * step_tokens(c) / c->ms.median;
-    int failed = json_object_set_new(object, "tokens_per_s", number(per_second));
+    int failed = json_object_set_new(object, "tokens_per_s", kvad_bench_number_json(per_second));
     switch (c->kind) {
     case KVAD_BENCH_DECODE:
         failed |= json_object_set_new(object, "context", integer(c->context));
-        failed |= json_object_set_new(object, "ms_per_token", number(c->ms.median));
+        failed |= json_object_set_new(object, "ms_per_token", kvad_bench_number_json(c->ms.median));
         break;
     case KVAD_BENCH_PREFILL:
         failed |= json_object_set_new(object, "tokens", integer(c->n_tokens));
-        failed |= json_object_set_new(object, "first_token_ms", number(c->ms.median));
         failed |=
-            json_object_set_new(object, "percent_of_peak", number(c->percent_of_compute.median));
+            json_object_set_new(object, "first_token_ms", kvad_bench_number_json(c->ms.median));
+        failed |= json_object_set_new(object, "percent_of_peak",
+                                      kvad_bench_number_json(c->percent_of_compute.median));
         break;
     case KVAD_BENCH_BATCH:
         failed |= json_object_set_new(object, "context", integer(c->context));
         failed |= json_object_set_new(object, "sequences", integer(c->n_sequences));
-        failed |= json_object_set_new(object, "ms_per_step", number(c->ms.median));
+        failed |= json_object_set_new(object, "ms_per_step", kvad_bench_number_json(c->ms.median));
         break;
     }
     return failed;
@@ -119,22 +97,22 @@ static json_t *case_json(const struct kvad_bench_result *result, const struct kv
         const char *name;
         json_t *value;
     } fields[] = {
-        {"spread_percent", number(kvad_stats_spread(&c->ms))},
+        {"spread_percent", kvad_bench_number_json(kvad_stats_spread(&c->ms))},
         {"samples_ms", samples_json(c)},
         {"steps_per_sample", integer(c->n_steps)},
-        {"percent_of_ceiling", number(c->percent_of_ceiling)},
+        {"percent_of_ceiling", kvad_bench_number_json(c->percent_of_ceiling)},
         {"bound", json_string(c->is_compute_bound ? "compute" : "read")},
-        {"percent_of_read", number(c->percent_of_read.median)},
-        {"percent_of_compute", number(c->percent_of_compute.median)},
-        {"ceilings", ceilings_json(c->read_rate, c->fma_rate, c->dot_rate)},
-        {"bytes", number(c->bytes)},
-        {"kv_bytes", number(c->kv_bytes)},
-        {"flops", number(c->flops)},
-        {"gb_per_s", number(c->bytes / seconds * 1e-9)},
-        {"gflop_per_s", number(c->flops / seconds * 1e-9)},
-        {"parts", parts_json(c)},
-        {"parts_wall_ms", number(c->parts_wall_ms)},
-        {"named_percent", number(c->named_percent)},
+        {"percent_of_read", kvad_bench_number_json(c->percent_of_read.median)},
+        {"percent_of_compute", kvad_bench_number_json(c->percent_of_compute.median)},
+        {"ceilings", kvad_bench_ceilings_json(c->read_rate, c->fma_rate, c->dot_rate)},
+        {"bytes", kvad_bench_number_json(c->bytes)},
+        {"kv_bytes", kvad_bench_number_json(c->kv_bytes)},
+        {"flops", kvad_bench_number_json(c->flops)},
+        {"gb_per_s", kvad_bench_number_json(c->bytes / seconds * 1e-9)},
+        {"gflop_per_s", kvad_bench_number_json(c->flops / seconds * 1e-9)},
+        {"parts", kvad_bench_parts_json(c)},
+        {"parts_wall_ms", kvad_bench_number_json(c->parts_wall_ms)},
+        {"named_percent", kvad_bench_number_json(c->named_percent)},
         {"counters", counters_json(result, c)},
         {"token", json_integer(c->token)},
     };
@@ -176,18 +154,8 @@ static json_t *parts_of_json(const struct kvad_bench_case *c) {
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o}", "kind", "decode", "policy",
                      kvad_cache_policy_name(c->policy), "weights",
                      kvad_weight_type_name(c->weights), "kv", kvad_kv_type_name(c->kv), "context",
-                     (json_int_t)c->context, "wall_ms", number(c->parts_wall_ms), "named_percent",
-                     number(c->named_percent));
-}
-
-static json_t *model_json(const struct kvad_bench_result *result, const char *name) {
-    const struct kvad_model_info *info = &result->model;
-    return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name",
-                     cli_json_string(name, strlen(name)), "family", info->family, "n_parameters",
-                     (json_int_t)info->n_parameters, "n_layers", (json_int_t)info->n_layers,
-                     "n_heads", (json_int_t)info->n_heads, "d_model", (json_int_t)info->d_model,
-                     "d_ff", (json_int_t)info->d_ff, "n_vocab", (json_int_t)info->n_vocab, "n_ctx",
-                     (json_int_t)info->n_ctx);
+                     (json_int_t)c->context, "wall_ms", kvad_bench_number_json(c->parts_wall_ms),
+                     "named_percent", kvad_bench_number_json(c->named_percent));
 }
 
 int cli_bench_print_json(const struct kvad_bench_result *result, const char *name) {
@@ -203,15 +171,15 @@ int cli_bench_print_json(const struct kvad_bench_result *result, const char *nam
         {"void", result->is_void ? cli_json_string(result->void_why, strlen(result->void_why))
                                  : json_null()},
         {"machine", kvad_machine_json(&result->machine)},
-        {"model", model_json(result, name)},
+        {"model", kvad_bench_model_json(&result->model, cli_json_string(name, strlen(name)))},
         {"engine", json_pack("{s:s, s:i}", "cpu", result->cpu, "threads", (int)result->n_threads)},
-        {"ceilings",
-         ceilings_json(first->read_rate.median, first->fma_rate.median, first->dot_rate.median)},
+        {"ceilings", kvad_bench_ceilings_json(first->read_rate.median, first->fma_rate.median,
+                                              first->dot_rate.median)},
         {"models", models_json(result)},
         {"decode", cases_json(result, KVAD_BENCH_DECODE)},
         {"prefill", cases_json(result, KVAD_BENCH_PREFILL)},
         {"batch", cases_json(result, KVAD_BENCH_BATCH)},
-        {"parts", parts_json(top)},
+        {"parts", kvad_bench_parts_json(top)},
         {"parts_of", parts_of_json(top)},
         {"no_counters", result->has_counters ? json_null() : cli_json_string(why, strlen(why))},
     };

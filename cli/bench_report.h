@@ -1,8 +1,25 @@
-/* What kvad bench prints. */
+/* What kvad bench measures with and prints. */
 #ifndef KVAD_CLI_BENCH_REPORT_H
 #define KVAD_CLI_BENCH_REPORT_H
 
-#include "lab/bench.h"
+#include "cli/settings.h"
+#include "lab/experiment.h"
+
+/* ---- for the callbacks of a bench or an experiment */
+
+struct cli_benching {
+    const struct cli_settings *settings;
+    const char *name; /* MODEL, or the synthetic size */
+    bool shows_progress;
+};
+
+enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
+                                      struct kvad_model **out, struct kvad_error *err);
+/** A progress line on a terminal; false after Ctrl-C. */
+bool cli_bench_report(void *user, const char *what, double done);
+void cli_bench_engine_in_use(void *user, struct kvad_engine *engine);
+
+/* ---- a bench */
 
 /** One JSON object (docs/benchmarks.md); of a void run without any number. `name` is MODEL or the
  * synthetic size. Returns an exit code. */
@@ -11,8 +28,19 @@ int cli_bench_print_json(const struct kvad_bench_result *result, const char *nam
 /** Tables and a chart for people. */
 int cli_bench_print_tables(const struct kvad_bench_result *result, const char *name);
 
+/** Model, machine and engine: what stands above all tables. */
+void cli_bench_print_head(const struct kvad_bench_result *result, const char *name);
+
 /** The chart alone: milliseconds per token over contexts, for one type of weights and cache. */
 void cli_bench_print_chart(const struct kvad_bench_result *result, enum kvad_weight_type weights,
                            enum kvad_kv_type kv);
+
+/* ---- an experiment */
+
+/** Measure and print; an exit code. */
+int cli_bench_run_experiment(struct cli_benching *benching);
+
+/** Tables for people. */
+int cli_experiment_print_tables(const struct kvad_experiment_result *result, const char *name);
 
 #endif

@@ -6,7 +6,7 @@
 #include "cli/groups.h"
 #include "cli/streams.h"
 
-static void print_head(const struct kvad_bench_result *result, const char *name) {
+void cli_bench_print_head(const struct kvad_bench_result *result, const char *name) {
     const struct kvad_model_info *info = &result->model;
     const struct kvad_machine *machine = &result->machine;
     char memory[CLI_SIZE_TEXT];
@@ -153,7 +153,7 @@ static void print_warning(const struct kvad_bench_result *result) {
 }
 
 int cli_bench_print_tables(const struct kvad_bench_result *result, const char *name) {
-    print_head(result, name);
+    cli_bench_print_head(result, name);
     print_ceilings(result);
     print_table(result, &tables[0]);
     cli_bench_print_chart(result, result->cases[0].weights, result->cases[0].kv);

@@ -9,6 +9,8 @@
 #ifndef KVAD_LAB_EXPERIMENT_H
 #define KVAD_LAB_EXPERIMENT_H
 
+#include <jansson.h>
+
 #include "lab/bench.h"
 #include "lab/claims.h"
 
@@ -33,13 +35,11 @@ struct kvad_experiment_options {
     void (*engine_in_use)(void *user, struct kvad_engine *engine);
 };
 
-enum { KVAD_EXPERIMENT_POLICIES = 4 };
-
 /* A step at one context. Cases are borrowed from the result's curve. */
 struct kvad_experiment_point {
     uint32_t context;
-    const struct kvad_bench_case *cases[KVAD_EXPERIMENT_POLICIES]; /* by enum kvad_cache_policy */
-    double time_ratio, flop_ratio, byte_ratio;                     /* none to paged */
+    const struct kvad_bench_case *cases[KVAD_CACHE_POLICY_COUNT]; /* by enum kvad_cache_policy */
+    double time_ratio, flop_ratio, byte_ratio;                    /* none to paged */
     double thrown_away_percent; /* of the naive step's operations: done before, not kept */
 };
 
@@ -93,8 +93,8 @@ struct kvad_experiment_result {
     size_t n_points;
     size_t n_left_out;           /* contexts that the budget had no room for */
     uint32_t n_prompt, n_tokens; /* of the totals: together the whole context */
-    struct kvad_experiment_total totals[KVAD_EXPERIMENT_POLICIES]; /* none, grow, static, paged */
-    double total_flop_ratio;                                       /* none to paged, whole text */
+    struct kvad_experiment_total totals[KVAD_CACHE_POLICY_COUNT]; /* none, grow, static, paged */
+    double total_flop_ratio;                                      /* none to paged, whole text */
     double total_thrown_away_percent;
     struct kvad_experiment_gap gap;
     struct kvad_control controls[KVAD_CONTROLS];
@@ -110,6 +110,10 @@ enum kvad_status kvad_experiment_run(const struct kvad_experiment_options *optio
                                      struct kvad_experiment_result *result, struct kvad_error *err);
 /** A zeroed result is allowed. */
 void kvad_experiment_result_deinit(struct kvad_experiment_result *result);
+
+/** The result as an object with the names of docs/latency.md; of a void run without any number.
+ * Takes `name`, the model's, over. The caller owns the object; NULL when memory is out. */
+json_t *kvad_experiment_json(const struct kvad_experiment_result *result, json_t *name);
 
 /** Name of a share ("weights"). */
 const char *kvad_experiment_share_name(enum kvad_experiment_share share);

@@ -112,7 +112,7 @@ static enum kvad_status choose_contexts(struct experiment *x, struct kvad_error 
 
 static void fill_point(struct kvad_experiment_point *point, const struct kvad_bench_case *cases) {
     point->context = cases->context;
-    for (size_t i = 0; i < KVAD_EXPERIMENT_POLICIES; i++)
+    for (size_t i = 0; i < KVAD_CACHE_POLICY_COUNT; i++)
         point->cases[cases[i].policy] = &cases[i];
     const struct kvad_bench_case *naive = point->cases[KVAD_CACHE_NONE];
     const struct kvad_bench_case *cached = point->cases[KVAD_CACHE_PAGED];
@@ -131,7 +131,7 @@ static enum kvad_status fill_points(struct experiment *x, struct kvad_error *err
     result->n_points = x->n_contexts;
     for (size_t i = 0; i < x->n_contexts; i++) {
         result->contexts[i] = x->contexts[i];
-        fill_point(&result->points[i], &result->curve.cases[KVAD_EXPERIMENT_POLICIES * i]);
+        fill_point(&result->points[i], &result->curve.cases[KVAD_CACHE_POLICY_COUNT * i]);
     }
     return KVAD_OK;
 }
@@ -143,7 +143,7 @@ enum kvad_status experiment_measure_curve(struct experiment *x, struct kvad_erro
     KVAD_TRY(choose_contexts(x, err));
     struct experiment_bench what = {
         .model = x->model,
-        .policies = {policies, KVAD_EXPERIMENT_POLICIES, false},
+        .policies = {policies, KVAD_CACHE_POLICY_COUNT, false},
         .contexts = {x->contexts, x->n_contexts, false},
         .prefills = {prefills, x->options->quick ? 1 : 2, true},
         .n_threads = x->options->n_threads,

@@ -41,13 +41,12 @@ static enum kvad_status compare(struct experiment *x, const struct bench_rig *ri
 
 static enum kvad_status draw_tokens(struct experiment *x, struct bench_rig *rig, struct text *text,
                                     struct kvad_experiment_total *total, struct kvad_error *err) {
-    static const char *const names[] = {"paged", "static", "grow", "none"};
     char what[64];
     uint64_t ns = 0;
     for (size_t i = 0; i < total->n_measured && !x->result->is_void; i++) {
         struct bench_step step = step_of(x, rig, i);
         snprintf(what, sizeof what, "text, token %zu of %u, cache %s", i, total->n_measured,
-                 names[rig->policy]);
+                 kvad_cache_policy_name(rig->policy));
         if (i % REPORT_EVERY == 0) KVAD_TRY(experiment_report(x, what, err));
         KVAD_TRY(bench_rig_go_on(rig, &step, &ns, err));
         KVAD_TRY(compare(x, rig, text, i));
@@ -148,7 +147,7 @@ static enum kvad_status measure_all(struct experiment *x, struct kvad_threads *t
                                     struct text *text, double *ms, struct kvad_error *err) {
     static const enum kvad_cache_policy order[] = {KVAD_CACHE_STATIC, KVAD_CACHE_PAGED,
                                                    KVAD_CACHE_GROW, KVAD_CACHE_NONE};
-    for (size_t i = 0; i < KVAD_EXPERIMENT_POLICIES && !x->result->is_void; i++) {
+    for (size_t i = 0; i < KVAD_CACHE_POLICY_COUNT && !x->result->is_void; i++) {
         struct kvad_curve curve = experiment_curve(x->result, order[i], ms);
         struct kvad_experiment_total *total = &x->result->totals[order[i]];
         double left = x->result->budget_seconds - experiment_seconds(x);

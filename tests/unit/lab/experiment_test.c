@@ -94,7 +94,7 @@ static void test_every_context_has_every_policy_and_ratios_by_formula(void **sta
         const struct kvad_experiment_point *p = &seen->result.points[i];
         assert_int_equal(p->context, sorted[i]);
         assert_int_equal(p->context, seen->result.contexts[i]);
-        for (size_t policy = 0; policy < KVAD_EXPERIMENT_POLICIES; policy++) {
+        for (size_t policy = 0; policy < KVAD_CACHE_POLICY_COUNT; policy++) {
             assert_int_equal(p->cases[policy]->policy, policy);
             assert_int_equal(p->cases[policy]->context, p->context);
             assert_int_equal(p->cases[policy]->token, p->cases[0]->token);
@@ -117,7 +117,7 @@ static void test_texts_are_measured_where_the_budget_allows(void **state) {
     const struct seen *seen = *state;
     assert_int_equal(seen->result.n_prompt, 6);
     assert_int_equal(seen->result.n_tokens, 15);
-    for (size_t policy = 0; policy < KVAD_EXPERIMENT_POLICIES; policy++) {
+    for (size_t policy = 0; policy < KVAD_CACHE_POLICY_COUNT; policy++) {
         const struct kvad_experiment_total *t = &seen->result.totals[policy];
         assert_int_equal(t->policy, policy);
         assert_true(t->is_measured && t->n_measured == 15);
@@ -143,7 +143,7 @@ static void test_texts_beyond_the_budget_are_extrapolated_and_say_so(void **stat
     options.budget_seconds = 1e-9;
     struct kvad_experiment_result result;
     run(&options, &result);
-    for (size_t policy = 0; policy < KVAD_EXPERIMENT_POLICIES; policy++) {
+    for (size_t policy = 0; policy < KVAD_CACHE_POLICY_COUNT; policy++) {
         const struct kvad_experiment_total *t = &result.totals[policy];
         assert_false(t->is_measured);
         assert_int_equal(t->n_measured, 16);

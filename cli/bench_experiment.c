@@ -1,0 +1,73 @@
+/* kvad bench --experiment: decoding with and without a cache, explained and judged. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/groups.h"
+#include "cli/json.h"
+#include "cli/session.h"
+#include "cli/streams.h"
+
+/* The experiment decides these lists itself. NULL: none was given. */
+static const char *list_in_the_way(const struct cli_settings *s) {
+    const struct {
+        const struct cli_numbers *list;
+        const char *name;
+    } lists[] = {{&s->prefills, "prefill"},
+                 {&s->batches, "batch"},
+                 {&s->policies, "cache"},
+                 {&s->weight_types, "weights"},
+                 {&s->kv_types, "kv"}};
+    for (size_t i = 0; i < CLI_COUNT_OF(lists); i++)
+        if (lists[i].list->is_given) return lists[i].name;
+    return NULL;
+}
+
+static int measure(struct cli_benching *benching, struct kvad_experiment_result *result) {
+    const struct cli_settings *s = benching->settings;
+    struct kvad_experiment_options options = {.open_model = cli_bench_open_model,
+                                              .user = benching,
+                                              .contexts = {s->contexts.items, s->contexts.n, false},
+                                              .n_rounds = (unsigned)s->n_rounds,
+                                              .n_threads = (unsigned)s->n_threads,
+                                              .cpu = cli_cpu_name(s->cpu),
+                                              .block_tokens = (uint32_t)s->block_tokens,
+                                              .quick = s->quick,
+                                              .budget_seconds = (double)s->budget,
+                                              .report = cli_bench_report,
+                                              .engine_in_use = cli_bench_engine_in_use};
+    struct kvad_error err = {0};
+    enum kvad_status status = kvad_experiment_run(&options, result, &err);
+    if (benching->shows_progress) fputs("\r\033[K", stderr);
+    return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
+}
+
+static int print_json(const struct kvad_experiment_result *result, const char *name) {
+    return cli_json_print(kvad_experiment_json(result, cli_json_string(name, strlen(name))));
+}
+
+static int print(const struct cli_benching *benching, const struct kvad_experiment_result *result) {
+    int status = CLI_EXIT_OK;
+    if (benching->settings->json)
+        status = print_json(result, benching->name);
+    else if (!result->is_void)
+        status = cli_experiment_print_tables(result, benching->name);
+    if (!result->is_void) return status;
+    cli_say("the run is void, its numbers mean nothing: %s", result->void_why);
+    return CLI_EXIT_FAILURE;
+}
+
+int cli_bench_run_experiment(struct cli_benching *benching) {
+    const char *list = list_in_the_way(benching->settings);
+    if (list)
+        return cli_usage_error(&cli_bench,
+                               "--experiment and --%s exclude each other: it measures "
+                               "every policy with the model's own weights and a float32 cache",
+                               list);
+    struct kvad_experiment_result result;
+    int status = measure(benching, &result);
+    if (status == CLI_EXIT_OK) status = print(benching, &result);
+    kvad_experiment_result_deinit(&result);
+    return status;
+}
