@@ -15,9 +15,9 @@ static _Atomic uint64_t reached[KVAD_FAULT_COUNT];
 static pthread_once_t environment_once = PTHREAD_ONCE_INIT;
 
 static const struct {
-    const char *name, *meaning;
+    const char *name, *area, *meaning, *report;
 } faults[KVAD_FAULT_COUNT] = {
-#define X(id, name, meaning) [KVAD_FAULT_##id] = {name, meaning},
+#define X(id, name, area, meaning, report) [KVAD_FAULT_##id] = {name, area, meaning, report},
 #include "base/faults.def"
 #undef X
 };
@@ -34,21 +34,15 @@ static void read_environment(void) {
     atomic_store(&active_fault, (int)fault);
 }
 
-/* Tell scripts/check_faults that the active fault's place was reached, also if the test crashes. */
-static void report(enum kvad_fault fault) {
-    const char *path = getenv("KVAD_FAULT_REPORT");
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file) return;
-    fprintf(file, "%s\n", faults[fault].name);
-    fclose(file);
-}
-
 bool kvad_fault_hit(enum kvad_fault fault) {
     pthread_once(&environment_once, read_environment);
-    bool is_first = atomic_fetch_add(&reached[fault], 1) == 0;
-    if ((int)fault != atomic_load(&active_fault)) return false;
-    if (is_first) report(fault);
-    return true;
+    atomic_fetch_add_explicit(&reached[fault], 1, memory_order_relaxed);
+    return (int)fault == atomic_load_explicit(&active_fault, memory_order_relaxed);
+}
+
+bool kvad_fault_is_any(void) {
+    pthread_once(&environment_once, read_environment);
+    return atomic_load_explicit(&active_fault, memory_order_relaxed) != KVAD_FAULT_NONE;
 }
 
 void kvad_fault_set(enum kvad_fault fault) {
@@ -66,8 +60,16 @@ const char *kvad_fault_name(enum kvad_fault fault) {
     return fault < KVAD_FAULT_COUNT ? faults[fault].name : NULL;
 }
 
+const char *kvad_fault_area(enum kvad_fault fault) {
+    return fault < KVAD_FAULT_COUNT ? faults[fault].area : NULL;
+}
+
 const char *kvad_fault_meaning(enum kvad_fault fault) {
     return fault < KVAD_FAULT_COUNT ? faults[fault].meaning : NULL;
+}
+
+const char *kvad_fault_report(enum kvad_fault fault) {
+    return fault < KVAD_FAULT_COUNT ? faults[fault].report : NULL;
 }
 
 enum kvad_fault kvad_fault_from_name(const char *name) {

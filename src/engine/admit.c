@@ -55,13 +55,27 @@ static size_t n_done(size_t n_found, size_t n) {
     return kvad_min_size(n_found, most);
 }
 
+/* Rows that count when `done` of the `n_found` tokens count as done. */
+static size_t rows_done(size_t done, size_t n_found) {
+    (void)n_found;
+    return KVAD_FAULT(FULL_HIT_TWICE, done, n_found);
+}
+
+/* Ids that need not be fed when `done` tokens count as done. */
+static size_t ids_done(const struct kvad_request *r, size_t done) {
+    (void)r;
+    return KVAD_FAULT(RESUMED_AS_DECODE, done,
+                      r->n_preemptions > 0 ? r->n_ids - r->window - 1 : done);
+}
+
 static void begin_with(struct kvad_request *r, const uint32_t *table, size_t n_found,
                        size_t n_published) {
     struct kvad_kv_sequence *kv = &r->sequence->kv;
     kvad_kv_sequence_attach(kv, table, n_found);
     kv->n_published = kvad_min_size(n_published, n_found / kv->shape->block_tokens);
-    kvad_kv_sequence_rewind(kv, n_done(n_found, r->n_ids - r->window));
-    r->n_fed = kv->length;
+    size_t done = n_done(n_found, r->n_ids - r->window);
+    kvad_kv_sequence_rewind(kv, rows_done(done, n_found));
+    r->n_fed = ids_done(r, done);
 }
 
 static void begin_with_source(struct kvad_request *r, const struct kvad_request *from,

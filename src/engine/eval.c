@@ -1,6 +1,7 @@
 /* kvad_eval(): check a batch, make room, run it in slices that fit the step's memory, count the
  * rows. */
 #include "base/error.h"
+#include "base/faults.h"
 #include "engine/budget.h"
 
 static enum kvad_status check_rows(const struct kvad_eval_item *item, size_t i,
@@ -69,6 +70,11 @@ static enum kvad_status reserve(struct kvad_engine *e, const struct kvad_eval_it
     return KVAD_OK;
 }
 
+/* Position of token `first` of an item. */
+static size_t slice_position(const struct kvad_kv_sequence *kv, size_t first) {
+    return KVAD_FAULT(SLICE_STARTS_OVER, kv->length + first, kv->length);
+}
+
 /* Tokens [first, first + n) of an item as a part of a step, with those of its wanted rows that lie
  * there. */
 static struct kvad_forward_item slice(const struct kvad_engine *e,
@@ -79,7 +85,7 @@ static struct kvad_forward_item slice(const struct kvad_engine *e,
     struct kvad_forward_item part = {.sequence = &item->sequence->kv,
                                      .tokens = item->tokens + first,
                                      .n_tokens = n,
-                                     .position = item->sequence->kv.length + first,
+                                     .position = slice_position(kv, first),
                                      .n_kept = n_kept,
                                      .row_base = first};
     size_t skipped = 0, last = first + n;

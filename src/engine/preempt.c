@@ -41,7 +41,12 @@ void kvad_engine_unpark_ready(struct kvad_engine *engine) {
 
 /* Ids that a preempted request goes on with: all of them. */
 static size_t ids_kept(const struct kvad_request *r) {
-    return KVAD_FAULT(TOKEN_LOST_ON_PREEMPTION, r->n_ids, r->n_ids - (r->n_outputs > 0));
+    size_t n = KVAD_FAULT(TOKEN_LOST_ON_PREEMPTION, r->n_ids, r->n_ids - (r->n_outputs > 0));
+    bool has_room = r->n_ids < r->ids_capacity && r->n_ids - r->window + 1 < r->engine->n_ctx;
+    (void)has_room;
+    n = KVAD_FAULT(LAST_TOKEN_TWICE, n,
+                   r->n_outputs > 0 && has_room ? (r->ids[n] = r->ids[n - 1], n + 1) : n);
+    return KVAD_FAULT(RESUMED_WITH_PROMPT_ONLY, n, r->window < r->n_prompt ? r->n_prompt : n);
 }
 
 /* Give the blocks of a running request back; it will compute its rows again. `cause` has the room.

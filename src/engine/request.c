@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/faults.h"
 #include "base/growing.h"
 #include "engine/scheduler.h"
 #include "sampling/logprob.h"
@@ -124,6 +125,19 @@ static void report_token(struct kvad_request *r, int32_t token, const float *log
     push_event(r, token, logprob, text, text_size, KVAD_FINISH_NONE);
 }
 
+/* Rows that a window keeps when it slides. Positions are learned, so every row of the moved window
+ * is another row: none. */
+static size_t rows_kept_by_slide(const struct kvad_request *r) {
+    (void)r;
+    return KVAD_FAULT(SLIDE_KEEPS_ROWS, 0, r->n_fed - (r->n_fed > 0));
+}
+
+/* Rows that are kept where there is no cache, and the whole window is sent again: none. */
+static size_t rows_kept_without_cache(const struct kvad_request *r) {
+    (void)r;
+    return KVAD_FAULT(REFED_ON_TOP, 0, r->sequence->kv.length);
+}
+
 void kvad_request_overflow(struct kvad_request *request) {
     struct kvad_request *r = request;
     struct kvad_error err;
@@ -138,12 +152,10 @@ void kvad_request_overflow(struct kvad_request *request) {
         return;
     case KVAD_OVERFLOW_RECOMPUTE: break;
     }
-    /* Positions are learned, so every row of the moved window is another row: nothing can be kept.
-     */
     if (r->n_ids - r->window <= r->engine->n_ctx) return;
     r->window = r->n_ids - r->engine->n_ctx;
-    r->n_fed = 0;
-    kvad_kv_sequence_truncate(&r->sequence->kv, 0);
+    r->n_fed = rows_kept_by_slide(r);
+    kvad_kv_sequence_truncate(&r->sequence->kv, r->n_fed);
 }
 
 void kvad_request_advance(struct kvad_request *request, const float *logits) {
@@ -174,6 +186,6 @@ void kvad_request_advance(struct kvad_request *request, const float *logits) {
     /* Without a cache every token recomputes its whole window. */
     if (r->state == REQUEST_RUNNING && r->engine->cache == KVAD_CACHE_NONE) {
         r->n_fed = 0;
-        kvad_kv_sequence_truncate(&r->sequence->kv, 0);
+        kvad_kv_sequence_truncate(&r->sequence->kv, rows_kept_without_cache(r));
     }
 }

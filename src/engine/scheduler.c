@@ -2,6 +2,7 @@
 #include "engine/scheduler.h"
 
 #include "base/error.h"
+#include "base/faults.h"
 #include "engine/pin.h"
 
 /* End what was cancelled. Walks all requests, but only after somebody cancelled one. */
@@ -23,6 +24,13 @@ static void end_cancelled(struct kvad_engine *e) {
     }
 }
 
+/* Whether a token is drawn after `n` of the pending tokens: after all of them. */
+static bool draws_after(const struct kvad_request *r, size_t n, size_t pending) {
+    (void)r;
+    return KVAD_FAULT(SAMPLED_IN_MID_PROMPT, n == pending,
+                      n == pending || kvad_request_has_room(r));
+}
+
 /* Put up to `budget` pending tokens of a request into the step; returns how many. */
 static size_t take_part(struct kvad_engine *e, struct kvad_request *r, size_t budget,
                         size_t *n_items) {
@@ -35,7 +43,7 @@ static size_t take_part(struct kvad_engine *e, struct kvad_request *r, size_t bu
         .sequence = r->sequence,
         .tokens = r->ids + r->window + r->n_fed,
         .n_tokens = n,
-        .n_rows = n == pending ? 1 : 0,
+        .n_rows = draws_after(r, n, pending) ? 1 : 0,
         .logits = e->step_logits + *n_items * e->model->description.n_vocab};
     (*n_items)++;
     return n;
@@ -64,6 +72,11 @@ static void note_fed(struct kvad_request *r, size_t n) {
     if (r->n_waiters > 0) kvad_request_wake(r);
 }
 
+/* The logits that the owner of item `i` draws from. */
+static const float *logits_to_draw_from(const struct kvad_engine *e, size_t i) {
+    return KVAD_FAULT(LOGITS_OF_FIRST_SLOT, e->step_items[i].logits, e->step_logits);
+}
+
 static enum kvad_status run_items(struct kvad_engine *e, size_t n_items, struct kvad_error *err) {
     struct kvad_error why;
     enum kvad_status status = kvad_eval(e, e->step_items, n_items, &why);
@@ -71,7 +84,7 @@ static enum kvad_status run_items(struct kvad_engine *e, size_t n_items, struct 
         for (size_t i = 0; i < n_items; i++) {
             note_fed(e->step_owners[i], e->step_items[i].n_tokens);
             if (e->step_items[i].n_rows > 0)
-                kvad_request_advance(e->step_owners[i], e->step_items[i].logits);
+                kvad_request_advance(e->step_owners[i], logits_to_draw_from(e, i));
         }
         kvad_probe_serial(e->probe, KVAD_PART_SAMPLING);
         return KVAD_OK;

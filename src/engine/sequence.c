@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/faults.h"
 #include "engine/budget.h"
 
 static enum kvad_kv_source source_of(enum kvad_cache_policy cache) {
@@ -89,6 +90,11 @@ static enum kvad_status check_reorder(struct kvad_sequence *const *sequences, co
     return KVAD_OK;
 }
 
+/* Which sequence the i-th one becomes. */
+static size_t source_index(const size_t *sources, size_t i) {
+    return KVAD_FAULT(REORDER_DROPPED, sources[i], i);
+}
+
 /* What each sequence becomes is made beside it first, so that failing changes nothing and no source
  * is overwritten before its last reader. */
 enum kvad_status kvad_sequence_reorder(struct kvad_sequence *const *sequences,
@@ -100,7 +106,7 @@ enum kvad_status kvad_sequence_reorder(struct kvad_sequence *const *sequences,
     if (!made) return kvad_fail_memory(err, "reorder", n * sizeof *made);
     enum kvad_status status = KVAD_OK;
     for (size_t i = 0; i < n && status == KVAD_OK; i++) {
-        const struct kvad_kv_sequence *source = &sequences[sources[i]]->kv;
+        const struct kvad_kv_sequence *source = &sequences[source_index(sources, i)]->kv;
         status = kvad_kv_sequence_init(&made[i], &e->shape, KVAD_KV_PAGED, &e->pool, e->n_ctx,
                                        &e->heap, err);
         if (status != KVAD_OK) break;

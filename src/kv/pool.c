@@ -102,10 +102,12 @@ static bool index_is_told(void) {
 static void evict(struct kvad_kv_pool *pool) {
     uint32_t block = pool->idle_oldest;
     pool->n_evictions++;
-    if (index_is_told())
+    if (index_is_told()) {
         pool->forget(pool->owner, block);
-    else
-        kvad_kv_pool_set_cached(pool, block, false);
+        return;
+    }
+    remove_idle(pool, block);
+    pool->free_ids[pool->n_free++] = block;
 }
 
 bool kvad_kv_pool_acquire(struct kvad_kv_pool *pool, uint32_t *block) {
@@ -116,6 +118,13 @@ bool kvad_kv_pool_acquire(struct kvad_kv_pool *pool, uint32_t *block) {
     return true;
 }
 
+/* Whether the holder of a block gives it back: a block always has one. */
+static bool has_holder(const struct kvad_kv_pool *pool, uint32_t block) {
+    (void)pool;
+    (void)block;
+    return KVAD_WHILE_FAULTY(true, pool->states[block].references > 0);
+}
+
 void kvad_kv_pool_retain(struct kvad_kv_pool *pool, uint32_t block) {
     assert(block < pool->n_blocks &&
            (pool->states[block].references > 0 || pool->states[block].is_cached));
@@ -124,6 +133,7 @@ void kvad_kv_pool_retain(struct kvad_kv_pool *pool, uint32_t block) {
 }
 
 void kvad_kv_pool_release(struct kvad_kv_pool *pool, uint32_t block) {
+    if (!has_holder(pool, block)) return;
     assert(block < pool->n_blocks && pool->states[block].references > 0);
     if (--pool->states[block].references == 1) pool->n_shared--;
     if (pool->states[block].references > 0) return;

@@ -42,10 +42,16 @@ static struct kvad_prefix_root *key_root(const struct kvad_prefix *index,
                                                  (uintptr_t)&index->plain);
 }
 
+/* Bytes of a block's token ids that tell it from others: all of them. */
+static size_t key_bytes(const struct kvad_prefix *index) {
+    size_t bytes = index->block_tokens * sizeof *index->tokens;
+    return KVAD_FAULT(KEY_OF_HALF_A_BLOCK, bytes, bytes / 2);
+}
+
 static uint64_t block_key(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
                           uint32_t parent, const int32_t *tokens) {
     uint64_t before = parent == KVAD_KV_NO_BLOCK ? root->key : index->entries[parent].key;
-    return chain(index, before, TAG_TOKENS, tokens, index->block_tokens * sizeof *tokens);
+    return chain(index, before, TAG_TOKENS, tokens, key_bytes(index));
 }
 
 static const int32_t *tokens_of(const struct kvad_prefix *index, uint32_t block) {
@@ -169,7 +175,7 @@ void kvad_prefix_root_release(struct kvad_prefix *index, struct kvad_prefix_root
 
 static uint32_t look_up(const struct kvad_prefix *index, const struct kvad_prefix_root *root,
                         uint32_t parent, const int32_t *tokens, uint64_t key) {
-    size_t bytes = index->block_tokens * sizeof *tokens;
+    size_t bytes = key_bytes(index);
     uint32_t block = bucket_of(index, key)->first;
     for (; block != KVAD_KV_NO_BLOCK; block = index->entries[block].next_in_bucket) {
         const struct kvad_prefix_entry *e = &index->entries[block];
@@ -202,6 +208,12 @@ static uint32_t most_alike(const struct kvad_prefix *index, const struct kvad_pr
         block = index->entries[block].next_sibling;
     }
     return best;
+}
+
+/* Tokens found in a block that begins with n_equal of the n_left tokens that are looked for. */
+static size_t found_in_part(size_t n_equal, size_t n_left) {
+    (void)n_left;
+    return KVAD_FAULT(PARTIAL_HIT_IS_WHOLE, n_equal, n_equal > 0 ? n_left : 0);
 }
 
 /* The token with which the text of `block` (KVAD_KV_NO_BLOCK: of some block after `parent`) goes on
@@ -240,7 +252,7 @@ struct kvad_prefix_match kvad_prefix_find(const struct kvad_prefix *index,
     size_t n_left = kvad_min_size(n - n_blocks * b, b), n_equal;
     uint32_t part = most_alike(index, under, parent, tokens + n_blocks * b, n_left, &n_equal);
     if (part != KVAD_KV_NO_BLOCK) table[n_blocks] = part;
-    match.n_tokens = n_blocks * b + n_equal;
+    match.n_tokens = n_blocks * b + found_in_part(n_equal, n_left);
     match.other = next_token(index, under, parent, part, n_equal);
     if (match.n_tokens == n) match.miss = KVAD_PREFIX_WHOLE;
     if (under->n_blocks == 0 && match.miss == KVAD_PREFIX_DIFFERS) match.miss = KVAD_PREFIX_COLD;
@@ -267,6 +279,13 @@ static uint32_t *first_child_link(struct kvad_prefix *index, struct kvad_prefix_
     return parent == KVAD_KV_NO_BLOCK ? &root->first_child : &index->entries[parent].first_child;
 }
 
+/* Whether a block that is published is in the index already: it never is. */
+static bool is_indexed(const struct kvad_prefix *index, uint32_t block) {
+    (void)index;
+    (void)block;
+    return KVAD_WHILE_FAULTY(false, index->pool->states[block].is_cached);
+}
+
 uint32_t kvad_prefix_publish(struct kvad_prefix *index, struct kvad_prefix_root *root,
                              uint32_t parent, const int32_t *tokens, uint32_t block) {
     root = key_root(index, root);
@@ -274,6 +293,7 @@ uint32_t kvad_prefix_publish(struct kvad_prefix *index, struct kvad_prefix_root 
     uint64_t key = block_key(index, root, parent, tokens);
     uint32_t known = look_up(index, root, parent, tokens, key);
     if (known != KVAD_KV_NO_BLOCK) return known;
+    if (is_indexed(index, block)) return block;
     uint32_t *bucket = &bucket_of(index, key)->first;
     uint32_t *siblings = first_child_link(index, root, parent);
     index->entries[block] = (struct kvad_prefix_entry){.root = root,

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/bytes.h"
+#include "base/faults.h"
 
 /* As in the quantised linear: below this a row is zero. */
 #define Q8_SMALLEST 0x1p-100f
@@ -19,7 +20,8 @@ static float q8_scale(const float *x, size_t n) {
         if (!(magnitude <= FLT_MAX)) return NAN;
         max = magnitude > max ? magnitude : max;
     }
-    return max < Q8_SMALLEST ? 0.0f : max / 127.0f;
+    float scale = max < Q8_SMALLEST ? 0.0f : max / 127.0f;
+    return KVAD_FAULT(Q8_SCALE_FLOORED, scale, scale > 1.0f ? scale : 1.0f);
 }
 
 /* Element i of the row goes to index start + i * step of the area. */
@@ -73,14 +75,19 @@ static float *scales_of(const struct kvad_kv_shape *shape, const unsigned char *
     return (float *)(uintptr_t)(area + kvad_kv_scales_offset(shape));
 }
 
+/* Which scale of a block is that of token `t`. */
+static size_t scale_index(size_t t) {
+    return KVAD_FAULT(Q8_SCALE_OF_NEIGHBOUR, t, t ^ 1);
+}
+
 void kvad_kv_write_row(const struct kvad_kv_shape *shape, unsigned char *block, size_t layer,
                        size_t head, size_t t, const float *k, const float *v) {
     unsigned char *keys = block + kvad_kv_k_offset(shape, layer, head);
     unsigned char *values = block + kvad_kv_v_offset(shape, layer, head);
     write(shape->k_type, keys, kvad_kv_k_index(shape, t, 0), KVAD_KV_TILE,
-          scales_of(shape, keys) + t, k, shape->head_dim);
-    write(shape->v_type, values, t * shape->head_dim, 1, scales_of(shape, values) + t, v,
-          shape->head_dim);
+          scales_of(shape, keys) + scale_index(t), k, shape->head_dim);
+    write(shape->v_type, values, t * shape->head_dim, 1, scales_of(shape, values) + scale_index(t),
+          v, shape->head_dim);
 }
 
 void kvad_kv_read_row(const struct kvad_kv_shape *shape, const unsigned char *block, size_t layer,

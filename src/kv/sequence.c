@@ -65,6 +65,12 @@ static size_t bytes_to_move(const struct kvad_kv_shape *shape) {
     return KVAD_FAULT(GROW_ONE_LAYER, shape->block_bytes, shape->layer_bytes);
 }
 
+/* Blocks that a fresh area of `n_blocks` takes over: all that fit. */
+static size_t blocks_to_move(const struct kvad_kv_sequence *s, size_t n_blocks) {
+    size_t n = kvad_min_size(n_blocks, s->n_area_blocks);
+    return KVAD_FAULT(GROW_DROPS_PART, n, kvad_min_size(n, s->length / s->shape->block_tokens));
+}
+
 static void note_move(struct kvad_kv_moves *moves, size_t bytes) {
     moves->n_bytes += bytes;
     moves->n_moves += bytes > 0;
@@ -76,10 +82,10 @@ static enum kvad_status replace_area(struct kvad_kv_sequence *s, size_t n_blocks
                                      struct kvad_error *err) {
     unsigned char *area = NULL;
     KVAD_TRY(make_area(s, n_blocks, &area, err));
-    size_t stride = s->shape->block_bytes;
-    for (size_t i = 0; i < kvad_min_size(n_blocks, s->n_area_blocks); i++)
+    size_t stride = s->shape->block_bytes, n_moved = blocks_to_move(s, n_blocks);
+    for (size_t i = 0; i < n_moved; i++)
         memcpy(area + i * stride, s->base + i * stride, bytes_to_move(s->shape));
-    if (s->moves) note_move(s->moves, area_bytes(s, kvad_min_size(n_blocks, s->n_area_blocks)));
+    if (s->moves) note_move(s->moves, area_bytes(s, n_moved));
     kvad_free(s->heap, s->base, area_bytes(s, s->n_area_blocks));
     s->base = area;
     s->n_area_blocks = n_blocks;
@@ -107,7 +113,8 @@ size_t kvad_kv_sequence_blocks_needed(const struct kvad_kv_sequence *sequence, s
 }
 
 static size_t bytes_to_copy(const struct kvad_kv_shape *shape) {
-    return KVAD_FAULT(HALF_COPY, shape->block_bytes, shape->block_bytes / 2);
+    size_t bytes = KVAD_FAULT(HALF_COPY, shape->block_bytes, shape->block_bytes / 2);
+    return KVAD_FAULT(COPY_WITHOUT_LAST_LAYER, bytes, bytes - shape->layer_bytes);
 }
 
 void kvad_kv_sequence_replace(struct kvad_kv_sequence *sequence, size_t i, uint32_t block) {
@@ -157,13 +164,19 @@ static enum kvad_status acquire_blocks(struct kvad_kv_sequence *s, size_t n_more
     return KVAD_OK;
 }
 
+/* Whether the i-th block of a sequence comes back when the sequence gives it back. */
+static bool comes_back(size_t i) {
+    (void)i;
+    return KVAD_FAULT(BLOCK_LEAKED, true, i > 0);
+}
+
 /* Give back all blocks but the first `kept`, the last one first: the pool then gives a sequence's
  * own tail out before its head. */
 static void release_blocks(struct kvad_kv_sequence *s, size_t kept) {
     if (KVAD_FAULT(DOUBLE_RELEASE, false, s->n_blocks > kept))
         kvad_kv_pool_release(s->pool, s->table[s->n_blocks - 1]);
     while (s->n_blocks > kept)
-        kvad_kv_pool_release(s->pool, s->table[--s->n_blocks]);
+        if (comes_back(--s->n_blocks)) kvad_kv_pool_release(s->pool, s->table[s->n_blocks]);
 }
 
 /* The fault of forks: the blocks are there, and nobody counts the second holder. */
@@ -218,7 +231,11 @@ void kvad_kv_sequence_unreserve(struct kvad_kv_sequence *sequence) {
 
 /* Rows that still count after a truncation to `length`. */
 static size_t rows_after_truncate(const struct kvad_kv_sequence *s, size_t length) {
-    (void)s;
+    size_t in_blocks = kvad_kv_blocks_for(s->shape, length) * s->shape->block_tokens;
+    (void)in_blocks;
+    length = KVAD_FAULT(TRIM_BY_BLOCKS, length, kvad_min_size(s->length, in_blocks));
+    length =
+        KVAD_FAULT(Q8_NOT_TRIMMED, length, s->shape->k_type == KVAD_KV_Q8 ? s->length : length);
     return KVAD_FAULT(STALE_AFTER_TRUNCATE, length, s->length);
 }
 
@@ -287,6 +304,18 @@ static size_t k_head(size_t head) {
     return KVAD_FAULT(K_OF_ONE_HEAD, head, 0);
 }
 
+/* Where block `id` of an area begins, in bytes. */
+static size_t block_offset(const struct kvad_kv_shape *shape, uint32_t id) {
+    size_t offset = (size_t)id * shape->block_bytes;
+    return KVAD_FAULT(OFFSET_TOO_NARROW, offset, (uint16_t)offset);
+}
+
+/* Behind which rows the scales of the values lie: their own. */
+static const unsigned char *value_scales(const unsigned char *k, const unsigned char *v) {
+    (void)k;
+    return KVAD_FAULT(Q8_V_WITH_K_SCALES, v, k);
+}
+
 size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t layer, size_t head,
                               size_t first, size_t n, struct kvad_kv_span *spans) {
     const struct kvad_kv_shape *shape = sequence->shape;
@@ -294,16 +323,15 @@ size_t kvad_kv_sequence_spans(const struct kvad_kv_sequence *sequence, size_t la
     size_t n_spans = 0, scales = kvad_kv_scales_offset(shape);
     for (size_t t = 0; t < n; t += shape->block_tokens) {
         size_t entry = table_entry(sequence, (first + t) / shape->block_tokens);
-        const unsigned char *block =
-            sequence->base + (size_t)sequence->table[entry] * shape->block_bytes;
+        const unsigned char *block = sequence->base + block_offset(shape, sequence->table[entry]);
         const unsigned char *k = block + kvad_kv_k_offset(shape, layer, k_head(head));
         const unsigned char *v = block + kvad_kv_v_offset(shape, layer, head);
-        spans[n_spans++] =
-            (struct kvad_kv_span){.k = k,
-                                  .v = v,
-                                  .k_scales = (const float *)(const void *)(k + scales),
-                                  .v_scales = (const float *)(const void *)(v + scales),
-                                  .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
+        spans[n_spans++] = (struct kvad_kv_span){
+            .k = k,
+            .v = v,
+            .k_scales = (const float *)(const void *)(k + scales),
+            .v_scales = (const float *)(const void *)(value_scales(k, v) + scales),
+            .n_tokens = kvad_min_size(shape->block_tokens, n - t)};
     }
     return n_spans;
 }

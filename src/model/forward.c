@@ -166,14 +166,22 @@ void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_prob
 
 /* ---------------------------------------------------------------- the parts of a layer */
 
+/* The last entry of the position table. */
+static size_t last_position(const struct kvad_forward *f) {
+    size_t last = f->model->description.n_ctx - 1;
+    return KVAD_FAULT(LAST_POSITION_TWICE, last, last - (last > 0));
+}
+
 /* Position of a row: index into the learned position table. */
 static size_t position_of(const struct kvad_forward *f, const struct forward_row *row) {
-    size_t position = f->items[row->item].position + row->index;
+    const struct kvad_forward_item *item = &f->items[row->item];
+    size_t position = item->position + row->index;
     position = KVAD_FAULT(POSITION_OF_ONE_ROW, position, f->items[0].position + row->index);
-    position = KVAD_FAULT(POSITION_TWICE, position, position + f->items[row->item].position);
+    position = KVAD_FAULT(POSITION_TWICE, position, position + item->position);
+    position = KVAD_FAULT(POSITION_IN_CHUNK, position, item->n_tokens > 1 ? row->index : position);
     /* Never beyond the table: the engine checks lengths, so this holds anyway in an ordinary build.
      */
-    return kvad_min_size(position, f->model->description.n_ctx - 1);
+    return kvad_min_size(position, last_position(f));
 }
 
 static void embed_row(const struct kvad_forward *f, size_t r) {
@@ -317,6 +325,15 @@ static void run_worker(void *ctx, unsigned index, unsigned count) {
 
 /* ---------------------------------------------------------------- a step */
 
+/* Where an item's logits go. */
+static float *logits_of(const struct kvad_forward_item *items, size_t n_items, size_t i) {
+    const struct kvad_forward_item *own = &items[i];
+    const struct kvad_forward_item *other = (i ^ 1) < n_items ? &items[i ^ 1] : own;
+    (void)other;
+    return KVAD_FAULT(LOGITS_OF_NEIGHBOUR, own->logits,
+                      other->n_rows == own->n_rows ? other->logits : own->logits);
+}
+
 /* Lay the items out as rows, attention tiles and wanted logits. */
 static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *items,
                       size_t n_items) {
@@ -325,11 +342,12 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
     f->stores_in_units = true;
     for (size_t i = 0; i < n_items; i++) {
         const struct kvad_forward_item *item = &items[i];
+        float *logits = logits_of(items, n_items, i);
         for (size_t j = 0; j < item->n_rows; j++) {
             size_t index =
                 item->rows ? item->rows[j] - item->row_base : item->n_tokens - item->n_rows + j;
             f->wants[f->n_wants++] = (struct forward_want){
-                (uint32_t)(f->n_rows + index), item->logits + j * f->model->description.n_vocab};
+                (uint32_t)(f->n_rows + index), logits + j * f->model->description.n_vocab};
         }
         if (item->n_tokens > FORWARD_TILE_ROWS) f->stores_in_units = false;
         size_t n_chunks = (item->position + item->n_tokens + KVAD_CHUNK - 1) / KVAD_CHUNK;

@@ -1,9 +1,9 @@
 /* Attention over the cache: writing keys and values, and the units that read them back. */
+#include "model/forward_attention.h"
+
 #include <string.h>
 
-#include "base/faults.h"
 #include "kv/rows.h"
-#include "model/forward_internal.h"
 
 /* Row of the sequence that token `index` of a step of `n` tokens goes to, when `first` rows are
  * there. */
@@ -13,24 +13,61 @@ static size_t append_row(size_t first, size_t index, size_t n) {
     return KVAD_FAULT(APPEND_OFF_BY_ONE, row, row > 0 ? row - 1 : row);
 }
 
+/* Whether token `index` of an item is written: not where the same bits are there, perhaps in a
+ * block that others read now. */
+static bool is_written(const struct kvad_forward_item *item, size_t index) {
+    size_t n = item->n_tokens;
+    (void)n;
+    bool is = index >= item->n_kept;
+    is = KVAD_FAULT(LAST_ROW_LOST, is, is && (n == 1 || index + 1 < n));
+    return KVAD_FAULT(FIRST_ROW_NOT_WRITTEN, is, is && item->position + n > 1);
+}
+
 /* How many tokens row `index` of a step of `n` sees, itself included, when `first` are before the
  * step. */
 static size_t n_visible(size_t first, size_t index, size_t n) {
     (void)n;
     size_t seen = KVAD_FAULT(TRIANGLE_AT_CHUNK, first + index + 1, index + 1);
+    seen = KVAD_FAULT(MASK_ONE_MORE, seen, kvad_min_size(seen + 1, first + n));
+    seen = KVAD_FAULT(SEES_UNWRITTEN, seen, n == 1 ? kvad_round_up(seen, KVAD_KV_TILE) : seen);
     return KVAD_FAULT(MASK_DROPPED, seen, first + n);
+}
+
+/* How many of `seen` tokens the blocks of a sequence hold for a step of `n`: all of them. */
+static size_t n_in_blocks(size_t seen, size_t n, size_t block_tokens) {
+    (void)n;
+    (void)block_tokens;
+    bool hides = KVAD_FAULT(FULL_BLOCK_IS_EMPTY, false,
+                            n == 1 && seen > block_tokens && seen % block_tokens == 0);
+    return hides ? seen - block_tokens : seen;
 }
 
 size_t kvad_forward_seen(const struct kvad_forward *f, size_t row) {
     const struct kvad_forward_item *item = &f->items[f->rows[row].item];
-    return n_visible(item->position, f->rows[row].index, item->n_tokens);
+    size_t seen = n_visible(item->position, f->rows[row].index, item->n_tokens);
+    return n_in_blocks(seen, item->n_tokens, item->sequence->shape->block_tokens);
+}
+
+size_t kvad_forward_query_head(const struct kvad_forward *f, size_t kv_head, size_t g) {
+    return KVAD_FAULT(HEAD_OF_OTHER_GROUP, kv_head * f->n_group + g,
+                      g * f->model->description.n_kv_heads + kv_head);
+}
+
+/* Heads lie side by side in a row. */
+float *kvad_forward_output(const struct kvad_forward *f, size_t row, size_t head) {
+    const struct kvad_description *d = &f->model->description;
+    size_t index = f->rows[row].index, n = f->items[f->rows[row].item].n_tokens;
+    size_t width = (size_t)d->n_heads * d->head_dim, at = (head * n + index) * d->head_dim;
+    (void)width;
+    (void)at;
+    return KVAD_FAULT(HEADS_NOT_MERGED, f->attended + row * f->attended_stride + head * d->head_dim,
+                      f->attended + (row - index + at / width) * f->attended_stride + at % width);
 }
 
 void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head) {
     const struct kvad_description *d = &f->model->description;
     const struct kvad_forward_item *item = &f->items[f->rows[row].item];
-    /* The same bits are there, perhaps in a block that others read now. */
-    if (f->rows[row].index < item->n_kept) return;
+    if (!is_written(item, f->rows[row].index)) return;
     /* The columns of qkv are all queries, then all keys, then all values. */
     const float *k = f->qkv + row * f->qkv_stride + ((size_t)d->n_heads + kv_head) * d->head_dim;
     const float *v = k + (size_t)d->n_kv_heads * d->head_dim;
@@ -56,7 +93,8 @@ void kvad_forward_queries(const struct kvad_forward *f, const struct forward_wor
         for (size_t r = 0; r < tile->n_rows; r++) {
             const float *row = f->qkv + (tile->first_row + r) * f->qkv_stride;
             f->kernels->scale(worker->query + (g * tile->n_rows + r) * d->head_dim,
-                              row + (kv_head * f->n_group + g) * d->head_dim, scale, d->head_dim);
+                              row + kvad_forward_query_head(f, kv_head, g) * d->head_dim, scale,
+                              d->head_dim);
         }
 }
 
@@ -65,9 +103,14 @@ static void merge_chunk(const struct kvad_forward *f, struct forward_worker *w, 
     size_t head_dim = f->model->description.head_dim;
     for (size_t i = 0; i < n; i++)
         if (w->visible[i] > 0)
-            f->kernels->attention_merge(w->o + i * head_dim, &w->m[i], &w->l[i],
-                                        w->chunk_o + i * head_dim, w->chunk_m[i], w->chunk_l[i],
-                                        head_dim);
+            f->kernels->attention_merge(
+                w->o + i * head_dim, &w->m[i], &w->l[i], w->chunk_o + i * head_dim,
+                forward_chunk_maximum(w->m[i], w->chunk_m[i]), w->chunk_l[i], head_dim);
+}
+
+/* Whether a row that sees `seen` tokens sees any of the chunk that starts at `start`. */
+static bool reaches_chunk(size_t seen, size_t start) {
+    return KVAD_FAULT(CHUNK_EDGE_LOST, seen > start, seen > start + (start > 0));
 }
 
 /* Which tokens of the chunk that starts at `start` each query row sees. */
@@ -75,14 +118,28 @@ static void set_visible(const struct kvad_forward *f, const struct forward_worke
                         const struct forward_tile *tile, size_t start) {
     for (size_t i = 0; i < f->n_group * tile->n_rows; i++) {
         size_t seen = kvad_forward_seen(f, tile->first_row + i % tile->n_rows);
-        w->visible[i] = seen <= start ? 0 : (uint32_t)kvad_min_size(seen - start, KVAD_CHUNK);
+        size_t n = reaches_chunk(seen, start) ? kvad_min_size(seen - start, KVAD_CHUNK) : 0;
+        w->visible[i] = (uint32_t)n;
     }
+}
+
+/* What the rows of a cache of this type are read as. */
+static enum kvad_kv_type type_to_read(enum kvad_kv_type type) {
+    return KVAD_FAULT(HALF_OF_OTHER_KIND, type, type == KVAD_KV_F16 ? KVAD_KV_BF16 : type);
+}
+
+/* Whose blocks an item of the step reads: its own sequence's. */
+static const struct kvad_kv_sequence *sequence_to_read(const struct kvad_forward *f, size_t item) {
+    const struct kvad_kv_sequence *own = f->items[item].sequence;
+    const struct kvad_kv_sequence *other = item > 0 ? f->items[item - 1].sequence : own;
+    (void)other;
+    return KVAD_FAULT(TABLE_OF_NEIGHBOUR, own, other->n_blocks >= own->n_blocks ? other : own);
 }
 
 void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worker *worker,
                         const struct forward_tile *tile, size_t layer, size_t kv_head, size_t start,
                         float *o, float *m, float *l) {
-    const struct kvad_kv_sequence *sequence = f->items[tile->item].sequence;
+    const struct kvad_kv_sequence *sequence = sequence_to_read(f, tile->item);
     size_t n_seen = kvad_forward_seen(f, tile->first_row + tile->n_rows - 1);
     const struct kvad_kv_shape *shape = sequence->shape;
     struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
@@ -93,8 +150,8 @@ void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worke
                                        .q_stride = shape->head_dim,
                                        .n_rows = f->n_group * tile->n_rows,
                                        .head_dim = shape->head_dim,
-                                       .k_type = shape->k_type,
-                                       .v_type = shape->v_type,
+                                       .k_type = type_to_read(shape->k_type),
+                                       .v_type = type_to_read(shape->v_type),
                                        .spans = spans,
                                        .n_spans = n_spans,
                                        .visible = worker->visible,
@@ -130,8 +187,8 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
     for (size_t g = 0; g < f->n_group; g++)
         for (size_t r = 0; r < tile->n_rows; r++) {
             size_t i = g * tile->n_rows + r;
-            float *y = f->attended + (tile->first_row + r) * f->attended_stride +
-                       (kv_head * f->n_group + g) * head_dim;
+            size_t head = kvad_forward_query_head(f, kv_head, g);
+            float *y = kvad_forward_output(f, tile->first_row + r, head);
             f->kernels->divide(y, w->o + i * head_dim, w->l[i], head_dim);
         }
 }

@@ -5,7 +5,7 @@
  * worker alone would fold them. */
 #include <string.h>
 
-#include "model/forward_internal.h"
+#include "model/forward_attention.h"
 
 static float *partial_of(const struct kvad_forward *f, size_t chunk, size_t row, size_t head) {
     const struct kvad_description *d = &f->model->description;
@@ -24,7 +24,8 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
         for (size_t r = 0; r < tile->n_rows; r++) {
             size_t i = g * tile->n_rows + r;
             if (w->visible[i] == 0) continue;
-            float *out = partial_of(f, chunk, tile->first_row + r, kv_head * f->n_group + g);
+            size_t head = kvad_forward_query_head(f, kv_head, g);
+            float *out = partial_of(f, chunk, tile->first_row + r, head);
             memcpy(out, w->o + i * head_dim, head_dim * sizeof *out);
             out[head_dim] = w->m[i];
             out[head_dim + 1] = w->l[i];
@@ -37,10 +38,11 @@ static void fold_row(const struct kvad_forward *f, size_t row, size_t head) {
     float *sum = partial_of(f, 0, row, head);
     for (size_t chunk = 1; chunk * KVAD_CHUNK < n_seen; chunk++) {
         const float *part = partial_of(f, chunk, row, head);
-        f->kernels->attention_merge(sum, &sum[head_dim], &sum[head_dim + 1], part, part[head_dim],
+        float maximum = forward_chunk_maximum(sum[head_dim], part[head_dim]);
+        f->kernels->attention_merge(sum, &sum[head_dim], &sum[head_dim + 1], part, maximum,
                                     part[head_dim + 1], head_dim);
     }
-    float *y = f->attended + row * f->attended_stride + head * head_dim;
+    float *y = kvad_forward_output(f, row, head);
     f->kernels->divide(y, sum, sum[head_dim + 1], head_dim);
 }
 

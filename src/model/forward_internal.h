@@ -169,16 +169,6 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
  * Reads qkv and the cache, writes attended. */
 void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer);
 
-/* The steps of it that forward_attention_split.c shares. How many tokens a row of the step sees. */
-size_t kvad_forward_seen(const struct kvad_forward *f, size_t row);
-/* Scaled queries of a tile into worker->query, for all query heads of one kv head. */
-void kvad_forward_queries(const struct kvad_forward *f, const struct forward_worker *worker,
-                          const struct forward_tile *tile, size_t layer, size_t kv_head);
-/* Partial results of the chunk that begins at token `start` into (o, m, l); worker->visible says
- * which rows have one. */
-void kvad_forward_chunk(const struct kvad_forward *f, const struct forward_worker *worker,
-                        const struct forward_tile *tile, size_t layer, size_t kv_head, size_t start,
-                        float *o, float *m, float *l);
 /* The same as kvad_forward_attention() in units of chunks. Rows must be stored. */
 void kvad_forward_attention_split(struct kvad_forward *f, struct forward_worker *worker,
                                   size_t layer, unsigned index, unsigned count);
