@@ -70,7 +70,7 @@ struct cli_settings {
     bool quick, experiment;
 
     /* verify */
-    bool full;
+    bool full, faults;
     struct cli_numbers checks; /* indices of checks */
 
     /* memory */

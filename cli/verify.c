@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/session.h"
 #include "cli/streams.h"
+#include "cli/verify_faults.h"
 #include "cli/verify_table.h"
 
 enum { MAX_CHECKS = 64 };
@@ -27,9 +28,11 @@ static const struct cli_choice checks[] = {
     {"rollback", 10},
     {"poison", 11},
     {"fork", 12},
-    {"prefix", 13},
-    {"preemption", 14},
-    {"greedy", 15},
+    {"mixture", 13},
+    {"prefix", 14},
+    {"preemption", 15},
+    {"traffic", 16},
+    {"greedy", 17},
     {0},
 };
 
@@ -51,6 +54,12 @@ static const struct cli_option verify_options[] = {
      .choices = checks,
      .known_as = "check only tests",
      .help = "run these alone (all of them)"},
+    {.name = "faults",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(faults),
+     .no_variable = true,
+     .help = "test the checks: which of them catch which seeded faults; needs no model, but a "
+             "program built for it (make verify-faults)"},
     {.name = "seed",
      .letter = 's',
      .kind = CLI_INTEGER,
@@ -159,6 +168,12 @@ static int run(const struct cli_settings *settings) {
     struct cli_session session;
     if (settings->quick && settings->full)
         return cli_usage_error(&cli_verify, "--quick and --full exclude each other");
+    if (settings->faults && (settings->arguments.n || settings->full || settings->checks.is_given))
+        return cli_usage_error(&cli_verify, "--faults runs all quick checks on a model of its own: "
+                                            "leave MODEL, --full and --checks out");
+    if (settings->faults) return cli_verify_faults(settings);
+    if (!settings->arguments.n)
+        return cli_usage_error(&cli_verify, "MODEL is missing: kvad verify MODEL");
     cli_catch_interrupt();
     int status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = verify_model(&verifying, &session);
@@ -171,13 +186,14 @@ static const struct cli_example examples[] = {
     {"kvad verify out/ckpt.pt --full", "everything, on a model of your own"},
     {"kvad verify gpt2 --weights q8 --kv f16 --json", "other types, for a script"},
     {"kvad verify gpt2 --checks rollback,prefix --seed 7", "two of the checks on other texts"},
+    {"kvad verify --faults", "which checks catch which faults, after make verify-faults"},
     {0},
 };
 
 const struct cli_command cli_verify = {
     .name = "verify",
     .summary = "is the cache right? checks on a model of yours, on this machine",
-    .synopsis = "MODEL [options]",
+    .synopsis = "MODEL|--faults [options]",
     .description =
         "Computes the same tokens in many ways and compares hidden states of all layers, logits "
         "and drawn tokens bit for bit: with the cache and without, in chunks, in batches, with "
@@ -189,7 +205,7 @@ const struct cli_command cli_verify = {
         "compares.",
     .examples = examples,
     .groups = groups,
-    .min_arguments = 1,
+    .min_arguments = 0,
     .max_arguments = 1,
     .run = run,
 };

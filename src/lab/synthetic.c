@@ -5,17 +5,22 @@
 #include "base/error.h"
 #include "model/build.h"
 
+/* Weights are uniform in [-width, width): sqrt(3) times their deviation, 0.02 as in GPT-2. */
+#define GPT2_WIDTH 0.034641016f
+
 /* Radford et al., "Language models are unsupervised multitask learners", 2019, table 2; names and
  * parameter counts as Hugging Face publishes them. */
 static const struct size {
     const char *name;
-    uint32_t n_layers, n_heads, d_model, n_vocab, n_ctx;
+    uint32_t n_layers, n_heads, n_kv_heads, d_model, n_vocab, n_ctx;
+    float width;
 } sizes[] = {
-    {"gpt2", 12, 12, 768, 50257, 1024},
-    {"gpt2-medium", 24, 16, 1024, 50257, 1024},
-    {"gpt2-large", 36, 20, 1280, 50257, 1024},
-    {"gpt2-xl", 48, 25, 1600, 50257, 1024},
-    {"tiny", 2, 4, 64, 301, 64},
+    {"gpt2", 12, 12, 12, 768, 50257, 1024, GPT2_WIDTH},
+    {"gpt2-medium", 24, 16, 16, 1024, 50257, 1024, GPT2_WIDTH},
+    {"gpt2-large", 36, 20, 20, 1280, 50257, 1024, GPT2_WIDTH},
+    {"gpt2-xl", 48, 25, 25, 1600, 50257, 1024, GPT2_WIDTH},
+    {"tiny", 2, 4, 4, 64, 301, 64, GPT2_WIDTH},
+    {"odd", 3, 6, 2, 42, 101, 272, 0.4f},
 };
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
@@ -40,6 +45,7 @@ static float uniform(uint64_t hash) {
 struct generator {
     struct kvad_description description;
     uint64_t seed;
+    float width;
 };
 
 static bool is_norm_weight(enum kvad_parameter parameter) {
@@ -53,25 +59,27 @@ static enum kvad_status read_row(void *user, enum kvad_parameter parameter, uint
     const struct generator *g = user;
     size_t n_rows, n_columns;
     kvad_parameter_shape(&g->description, parameter, &n_rows, &n_columns);
-    /* sqrt(3) * 0.02: a uniform number of this width has the standard deviation 0.02. */
-    const float width = 0.034641016f;
     float centre = is_norm_weight(parameter) ? 1.0f : 0.0f;
     uint64_t key = mix(mix(mix(g->seed ^ (uint64_t)parameter) ^ layer) ^ row);
     for (size_t i = 0; i < n_columns; i++)
-        out[i] = centre + width * uniform(mix(key + i));
+        out[i] = centre + g->width * uniform(mix(key + i));
     return KVAD_OK;
+}
+
+static const struct size *find_size(const char *name) {
+    for (size_t i = 0; i < N_SIZES; i++)
+        if (strcmp(sizes[i].name, name) == 0) return &sizes[i];
+    return NULL;
 }
 
 enum kvad_status kvad_synthetic_describe(const char *name, struct kvad_description *out,
                                          struct kvad_error *err) {
-    const struct size *size = NULL;
-    for (size_t i = 0; i < N_SIZES; i++)
-        if (strcmp(sizes[i].name, name) == 0) size = &sizes[i];
+    const struct size *size = find_size(name);
     if (!size) return kvad_fail(err, KVAD_ERR_NOT_FOUND, "no synthetic model \"%s\"", name);
     *out = (struct kvad_description){.family = "gpt2",
                                      .n_layers = size->n_layers,
                                      .n_heads = size->n_heads,
-                                     .n_kv_heads = size->n_heads,
+                                     .n_kv_heads = size->n_kv_heads,
                                      .head_dim = size->d_model / size->n_heads,
                                      .d_model = size->d_model,
                                      .d_ff = 4 * size->d_model,
@@ -95,23 +103,30 @@ static bool is_bias(enum kvad_parameter parameter) {
     return false;
 }
 
+static enum kvad_status build(struct generator *generator, bool has_bias,
+                              const struct kvad_model_options *options, struct kvad_model **out,
+                              struct kvad_error *err) {
+    struct kvad_model_source source = {.read_row = read_row, .user = generator};
+    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
+        source.present[p] = has_bias || !is_bias(p);
+    source.present[KVAD_PARAMETER_HEAD_WEIGHT] = !generator->description.head_tied;
+    source.present[KVAD_PARAMETER_HEAD_BIAS] = false;
+    return kvad_model_build(&generator->description, &source, options, out, err);
+}
+
 enum kvad_status kvad_synthetic_build_sizes(const struct kvad_description *description,
                                             bool has_bias, uint64_t seed,
                                             const struct kvad_model_options *options,
                                             struct kvad_model **out, struct kvad_error *err) {
-    struct generator generator = {.description = *description, .seed = seed};
-    struct kvad_model_source source = {.read_row = read_row, .user = &generator};
-    for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
-        source.present[p] = has_bias || !is_bias(p);
-    source.present[KVAD_PARAMETER_HEAD_WEIGHT] = !description->head_tied;
-    source.present[KVAD_PARAMETER_HEAD_BIAS] = false;
-    return kvad_model_build(description, &source, options, out, err);
+    struct generator generator = {.description = *description, .seed = seed, .width = GPT2_WIDTH};
+    return build(&generator, has_bias, options, out, err);
 }
 
 enum kvad_status kvad_synthetic_build(const char *name, uint64_t seed,
                                       const struct kvad_model_options *options,
                                       struct kvad_model **out, struct kvad_error *err) {
-    struct kvad_description description;
-    KVAD_TRY(kvad_synthetic_describe(name, &description, err));
-    return kvad_synthetic_build_sizes(&description, true, seed, options, out, err);
+    struct generator generator = {.seed = seed};
+    KVAD_TRY(kvad_synthetic_describe(name, &generator.description, err));
+    generator.width = find_size(name)->width;
+    return build(&generator, true, options, out, err);
 }

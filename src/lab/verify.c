@@ -28,10 +28,15 @@ static const struct entry {
     {{"poison", "unused cache memory and step buffers full of NaN, with clean ones"},
      verify_poison},
     {{"fork", "texts that share a beginning's blocks, with each computed alone"}, verify_fork},
+    {{"mixture", "any order of steps, drafts, forks, reordering and going back, with texts alone"},
+     verify_mixture},
     {{"prefix", "prompts that begin in cached blocks, with a cold start"}, verify_prefix},
     {{"preemption", "requests that lose their blocks and recompute, with a large pool"},
      verify_preemption},
-    {{"greedy", "tokens drawn with every cache and without one"}, verify_greedy},
+    {{"traffic", "requests in a pool that is too small for them, with each alone and uncached"},
+     verify_traffic},
+    {{"greedy", "tokens drawn with every cache and without one, and as the window slides"},
+     verify_greedy},
 };
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
 
@@ -61,10 +66,10 @@ static void set_sizes(struct kvad_verify *v) {
     v->n_reference = kvad_min_size(v->n, is_full || !v->is_large ? 280 : 24);
 }
 
-/* Lengths after which the texts part from text 0: at a block's edge, inside the second block, and
- * inside the first. Text 4 has nothing in common; text 5 has another beginning than text 0 and goes
- * on like it. */
-static const size_t common[VERIFY_TEXTS] = {SIZE_MAX, 21, 32, 7, 0, 0};
+/* Lengths after which the texts part from text 0: in the second half of the second block, at its
+ * edge, and inside the first. Text 4 has nothing in common; text 5 begins in another way and goes on
+ * like text 0. */
+static const size_t common[VERIFY_TEXTS] = {SIZE_MAX, 27, 32, 7, 0, 0};
 enum { SAME_END = 5 };
 
 static enum kvad_status make_texts(struct kvad_verify *v, struct kvad_error *err) {

@@ -88,6 +88,8 @@ struct verify_rig {
 struct kvad_engine_options verify_engine_options(const struct kvad_verify *v,
                                                  enum kvad_cache_policy policy,
                                                  uint32_t n_sequences);
+/** Cache bytes of a token in this verify's types. */
+uint64_t verify_token_bytes(const struct kvad_verify *v);
 /** Open an engine and a sequence for each of the first `n` texts. verify_rig_close() follows in
  * any case. */
 bool verify_rig_open(struct verify_run *run, struct verify_rig *rig,
@@ -162,6 +164,7 @@ void verify_engine_close(struct verify_run *run, struct kvad_engine **engine);
 /* ---- the checks, one function each */
 verify_fn verify_reference, verify_order, verify_classic, verify_cached, verify_chunks,
     verify_batch, verify_policies, verify_blocks, verify_threads, verify_levels, verify_rollback,
-    verify_prefix, verify_fork, verify_preemption, verify_poison, verify_greedy;
+    verify_mixture, verify_prefix, verify_fork, verify_preemption, verify_traffic, verify_poison,
+    verify_greedy;
 
 #endif

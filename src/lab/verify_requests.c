@@ -148,6 +148,8 @@ bool verify_jobs_run(struct verify_run *run, struct kvad_engine *engine, struct 
 
 /* ---------------------------------------------------------------- greedy */
 
+enum { SLID = 8 };
+
 bool verify_greedy(struct verify_run *run) {
     struct kvad_verify *v = run->v;
     static const enum kvad_cache_policy policies[] = {KVAD_CACHE_NONE, KVAD_CACHE_PAGED,
@@ -160,7 +162,8 @@ bool verify_greedy(struct verify_run *run) {
     bool ok = verify_answer_reserve(run, &answer, n_new);
     for (size_t i = 0; ok && i < sizeof policies / sizeof *policies; i++) {
         struct kvad_engine_options options = verify_engine_options(v, policies[i], 1);
-        options.n_ctx = (uint32_t)kvad_min_size(n_ctx, job.n_prompt + n_new);
+        /* The last tokens find the context full, and slide. */
+        options.n_ctx = (uint32_t)kvad_min_size(n_ctx, job.n_prompt + n_new - SLID);
         struct kvad_engine *engine = NULL;
         ok = verify_case(run, "%zu tokens, %s", n_new, kvad_cache_policy_name(policies[i])) &&
              verify_engine_open(run, &options, &engine) && verify_jobs_run(run, engine, &job, 1);

@@ -28,6 +28,12 @@ struct kvad_engine_options verify_engine_options(const struct kvad_verify *v,
     return options;
 }
 
+uint64_t verify_token_bytes(const struct kvad_verify *v) {
+    struct kvad_model_info info;
+    kvad_model_get_info(v->model, &info);
+    return kvad_kv_bytes_per_token(&info, v->options.kv, v->options.kv);
+}
+
 bool verify_engine_open(struct verify_run *run, const struct kvad_engine_options *options,
                         struct kvad_engine **engine) {
     const struct kvad_verify_options *o = &run->v->options;
@@ -74,8 +80,12 @@ bool verify_rig_restart(struct verify_rig *rig, size_t i, const struct verify_te
 
 bool verify_rig_truncate(struct verify_rig *rig, size_t i, size_t length) {
     struct kvad_error err;
-    return verify_ok(rig->run, kvad_sequence_truncate(rig->sequences[i], length, &err), &err) &&
-           verify_sound(rig->run, rig->engine);
+    if (!verify_ok(rig->run, kvad_sequence_truncate(rig->sequences[i], length, &err), &err))
+        return false;
+    size_t now = verify_rig_length(rig, i);
+    if (now == length) return verify_sound(rig->run, rig->engine);
+    return verify_fail(rig->run, "the sequence has %zu tokens after going back to %zu", now,
+                       length);
 }
 
 bool verify_rig_append(struct verify_rig *rig, size_t i, const struct verify_text *text, size_t n,

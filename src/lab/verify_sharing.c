@@ -119,11 +119,8 @@ static bool run_evictions(struct prefixes *p) {
     struct kvad_verify *v = p->run->v;
     static const size_t prompts[] = {0, 4, 1, 5, 0, 2, 4, 3, 5, 0};
     size_t n_blocks = (v->n + KVAD_KV_TILE - 1) / KVAD_KV_TILE + 1;
-    struct kvad_model_info info;
-    kvad_model_get_info(v->model, &info);
-    uint64_t token_bytes = kvad_kv_bytes_per_token(&info, v->options.kv, v->options.kv);
     if (!verify_case(p->run, "prompts that evict each other") ||
-        !reopen(p, n_blocks * KVAD_KV_TILE * token_bytes))
+        !reopen(p, n_blocks * KVAD_KV_TILE * verify_token_bytes(v)))
         return false;
     for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
         if (!run_prompt(p, prompts[i], NULL, false)) return false;
@@ -162,12 +159,9 @@ enum { JOBS = 3 };
 static bool run_jobs(struct verify_run *run, struct verify_job *jobs, size_t n_blocks, bool shares,
                      size_t *n_preemptions) {
     struct kvad_verify *v = run->v;
-    struct kvad_model_info info;
-    kvad_model_get_info(v->model, &info);
     struct kvad_engine_options options = verify_engine_options(v, KVAD_CACHE_PAGED, JOBS);
     options.no_prefix_cache = !shares;
-    options.kv_bytes =
-        n_blocks * KVAD_KV_TILE * kvad_kv_bytes_per_token(&info, v->options.kv, v->options.kv);
+    options.kv_bytes = n_blocks * KVAD_KV_TILE * verify_token_bytes(v);
     struct kvad_engine *engine = NULL;
     bool ok =
         verify_engine_open(run, &options, &engine) && verify_jobs_run(run, engine, jobs, JOBS);

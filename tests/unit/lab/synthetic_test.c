@@ -69,7 +69,7 @@ static void test_unknown_size_is_refused_by_name(void **state) {
     struct kvad_error err;
     assert_fails(kvad_synthetic_build("gpt5", 1, NULL, &model, &err), KVAD_ERR_NOT_FOUND, &err,
                  "gpt5");
-    assert_null(kvad_synthetic_name(5));
+    assert_null(kvad_synthetic_name(6));
 }
 
 int main(void) {
