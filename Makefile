@@ -44,9 +44,11 @@ fuzz: ## build the libFuzzer targets (clang) in build/fuzz
 	@cmake --preset fuzz >/dev/null
 	@cmake --build build/fuzz
 
-verify-faults: ## build with the seeded faults and see that the tests catch each of them
-	@scripts/setup check
-	@scripts/check faults
+verify-faults: ## build with the seeded faults, in build/faults, and show which checks catch which
+	@scripts/setup build
+	@scripts/quietly cmake -S . -B build/faults -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVAD_FAULTS=ON -DKVAD_TESTS=OFF
+	@cmake --build build/faults --target kvad
+	@build/faults/cli/kvad verify --faults
 
 format: ## lay out all C files with clang-format
 	@git -c 'safe.directory=*' ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i

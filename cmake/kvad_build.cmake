@@ -41,7 +41,7 @@ endfunction()
 
 # kvad_test(NAME SOURCES files... MODULES base kernels ... [LABELS ...] [ARGS ...]): a program of cmocka tests, run by
 # ctest; its working folder is the source tree. tests/support is on its include path. Labels (docs/testing.md):
-# `levels` again with KVAD_CPU set to each level, `threads` under ThreadSanitizer, `faults` must catch seeded faults.
+# `levels` again with KVAD_CPU set to each level, `threads` under ThreadSanitizer.
 function(kvad_test name)
   cmake_parse_arguments(T "" "" "SOURCES;MODULES;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${T_SOURCES})

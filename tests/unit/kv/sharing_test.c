@@ -383,9 +383,6 @@ static void test_the_only_holder_writes_where_no_copy_fits(void **state) {
 }
 
 int main(void) {
-#ifdef KVAD_FAULTS
-    alarm(60); /* a damaged list may have no end */
-#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_sharing_loses_no_block_and_changes_no_row),
         cmocka_unit_test(test_with_a_constant_hash_all_rows_are_the_same),
