@@ -67,8 +67,8 @@ static void set_sizes(struct kvad_verify *v) {
 }
 
 /* Lengths after which the texts part from text 0: in the second half of the second block, at its
- * edge, and inside the first. Text 4 has nothing in common; text 5 begins in another way and goes on
- * like text 0. */
+ * edge, and inside the first. Text 4 has nothing in common; text 5 begins in another way and then
+ * goes on like text 0. */
 static const size_t common[VERIFY_TEXTS] = {SIZE_MAX, 27, 32, 7, 0, 0};
 enum { SAME_END = 5 };
 
