@@ -73,10 +73,12 @@ static int check_stop_ids(const struct cli_session *session) {
 static int prepare(struct cli_prompt *prompt, struct cli_session *session) {
     int status = check_stop_ids(session);
     if (status == CLI_EXIT_OK && prompt->is_given)
-        status = cli_prompt_encode(prompt, session->settings, session->tokenizer);
+        status = cli_prompt_encode(prompt, session);
     else if (status == CLI_EXIT_OK)
         status = default_prompt(prompt, session);
     if (status != CLI_EXIT_OK) return status;
+    if (!session->tokenizer && !session->settings->quiet)
+        cli_say_no_tokenizer(session, "ids are written instead of text");
     warn_of_last_space(prompt, session);
     return check_length(prompt, session);
 }

@@ -75,6 +75,12 @@ static const struct cli_option model_options[] = {
      .max = 4096,
      .known_as = "heads n-heads num-heads",
      .help = "number of attention heads, for files that do not say it"},
+    {.name = "no-map",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(no_map),
+     .known_as = "no-mmap",
+     .help = "read a packed file into memory instead of mapping it, so that it may be changed or "
+             "cut while kvad runs"},
 };
 const struct cli_group cli_model_group = {"Model", model_options, CLI_COUNT_OF(model_options)};
 

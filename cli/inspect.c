@@ -42,11 +42,12 @@ static int print_json(const struct kvad_model_info *info) {
         {"kv_bytes_per_token", info->kv_bytes_per_token},
         {"kv_bytes_context", context_bytes(info)},
     };
-    json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:f, s:b, s:b, s:i}", "schema", 1, "family",
-                               info->family, "weights", kvad_weight_type_name(info->weights),
-                               "activation", kvad_activation_name(info->activation), "norm_eps",
-                               (double)info->norm_eps, "head_tied", (int)info->head_tied,
-                               "has_bias", (int)info->has_bias, "eos", (int)info->eos);
+    json_t *object =
+        json_pack("{s:i, s:s, s:s, s:s, s:f, s:b, s:b, s:b, s:i}", "schema", 1, "family",
+                  info->family, "weights", kvad_weight_type_name(info->weights), "activation",
+                  kvad_activation_name(info->activation), "norm_eps", (double)info->norm_eps,
+                  "head_tied", (int)info->head_tied, "has_bias", (int)info->has_bias,
+                  "has_tokenizer", (int)info->has_tokenizer, "eos", (int)info->eos);
     int failed = !object;
     for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++)
         failed |= json_object_set_new(object, numbers[i].name,
@@ -63,7 +64,10 @@ static void print_number(const char *name, uint64_t value) {
 static void print_bytes(const char *name, uint64_t bytes, const char *type) {
     char text[CLI_SIZE_TEXT];
     cli_format_size(bytes, text);
-    printf("%-16s%s (%llu bytes) in %s\n", name, text, (unsigned long long)bytes, type);
+    if (bytes < 1024)
+        printf("%-16s%s in %s\n", name, text, type);
+    else
+        printf("%-16s%s (%llu bytes) in %s\n", name, text, (unsigned long long)bytes, type);
 }
 
 static int print_table(const struct kvad_model_info *info) {
@@ -83,6 +87,7 @@ static int print_table(const struct kvad_model_info *info) {
         printf("%-16sid %d\n", "end of text", info->eos);
     else
         printf("%-16snone\n", "end of text");
+    printf("%-16s%s\n", "tokenizer", info->has_tokenizer ? "found" : "none: token ids only");
     puts("\nmemory");
     print_bytes("weights", info->weight_bytes, kvad_weight_type_name(info->weights));
     print_bytes("KV per token", info->kv_bytes_per_token, "f32");

@@ -78,17 +78,16 @@ static int copy_ids(struct cli_prompt *prompt, const struct cli_ids *ids) {
     return CLI_EXIT_OK;
 }
 
-int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_settings *settings,
-                      const struct kvad_tokenizer *tokenizer) {
+int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_session *session) {
+    const struct cli_settings *settings = session->settings;
     if (settings->ids.is_given) return copy_ids(prompt, &settings->ids);
     if (!prompt->has_text) return CLI_EXIT_OK;
-    if (!tokenizer) {
-        cli_say("no tokenizer was found for %s: name one with --tokenizer, or give --ids",
-                settings->arguments.items[0]);
+    if (!session->tokenizer) {
+        cli_say_no_tokenizer(session, "give --ids instead of text");
         return CLI_EXIT_MODEL;
     }
     struct kvad_error err = {0};
-    enum kvad_status status = cli_encode(tokenizer, prompt->text.bytes, prompt->text.size,
+    enum kvad_status status = cli_encode(session->tokenizer, prompt->text.bytes, prompt->text.size,
                                          settings->special, &prompt->ids, &prompt->n, &err);
     return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }

@@ -279,7 +279,7 @@ static int run(const struct cli_settings *settings) {
     cli_catch_interrupt();
     int status = cli_prompt_read(&prompt, settings, &cli_score, false);
     if (status == CLI_EXIT_OK) status = cli_session_load(&session, settings);
-    if (status == CLI_EXIT_OK) status = cli_prompt_encode(&prompt, settings, session.tokenizer);
+    if (status == CLI_EXIT_OK) status = cli_prompt_encode(&prompt, &session);
     if (status == CLI_EXIT_OK) status = check_prompt(&prompt, &session);
     if (status == CLI_EXIT_OK) status = score(&session, &prompt);
     cli_prompt_deinit(&prompt);

@@ -68,6 +68,7 @@ void cli_model_options(const struct cli_settings *settings, struct cli_session *
     options->tokenizer_path = settings->tokenizer;
     options->activation = (enum kvad_activation)settings->activation;
     options->verify = settings->verify;
+    options->no_map = settings->no_map;
     options->weights = (enum kvad_weight_type)settings->weights;
     options->n_heads = (uint32_t)settings->n_heads;
     /* The log only reads the settings. */
@@ -89,6 +90,19 @@ int cli_session_load(struct cli_session *session, const struct cli_settings *set
     kvad_model_get_info(session->model, &session->info);
     session->tokenizer = kvad_model_tokenizer(session->model);
     return CLI_EXIT_OK;
+}
+
+/* GPT-2's vocabulary as it is, or padded as nanoGPT does. */
+enum { GPT2_IDS = 50257, GPT2_PADDED_IDS = 50304 };
+
+void cli_say_no_tokenizer(const struct cli_session *session, const char *what) {
+    bool is_gpt2 = session->info.n_vocab >= GPT2_IDS && session->info.n_vocab <= GPT2_PADDED_IDS;
+    cli_say("%s: no tokenizer was found: %s; %s", session->settings->arguments.items[0], what,
+            is_gpt2 ? "GPT-2's is vocab.json and merges.txt of "
+                      "https://huggingface.co/openai-community/gpt2/tree/main: put them beside "
+                      "the model or name their folder with --tokenizer"
+                    : "put meta.pkl, tokenizer.json, or vocab.json and merges.txt beside the "
+                      "model, or name them with --tokenizer");
 }
 
 uint32_t cli_session_n_ctx(const struct cli_session *session) {

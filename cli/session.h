@@ -30,6 +30,9 @@ void cli_model_options(const struct cli_settings *settings, struct cli_session *
 /** Load MODEL. Returns an exit code; cli_session_deinit() follows in any case. */
 int cli_session_load(struct cli_session *session, const struct cli_settings *settings);
 
+/** Say on stderr that MODEL has no tokenizer, hence `what`, and how to get one. */
+void cli_say_no_tokenizer(const struct cli_session *session, const char *what);
+
 /** Tokens that one sequence may hold: --ctx, at most the model's. */
 uint32_t cli_session_n_ctx(const struct cli_session *session);
 
@@ -56,8 +59,7 @@ int cli_prompt_read(struct cli_prompt *prompt, const struct cli_settings *settin
                     const struct cli_command *command, bool may_be_missing);
 
 /** Turn the text into ids, or check the given ids. Returns an exit code. */
-int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_settings *settings,
-                      const struct kvad_tokenizer *tokenizer);
+int cli_prompt_encode(struct cli_prompt *prompt, const struct cli_session *session);
 
 /** Text to ids with room for all; *ids is malloc'd. */
 enum kvad_status cli_encode(const struct kvad_tokenizer *tokenizer, const char *text, size_t size,

@@ -79,7 +79,7 @@ struct cli_settings {
 
     /* output */
     const char *output, *logits, *hidden;
-    bool json, no_echo, quiet, help, verify;
+    bool json, no_echo, quiet, help, verify, no_map;
     uint64_t verbose;
 };
 

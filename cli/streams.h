@@ -19,8 +19,8 @@ int cli_flush_output(void);
  * is empty before. Returns an exit code. */
 int cli_read_file(const char *path, struct cli_text *text);
 
-/** Catch the first Ctrl-C, SIGTERM or SIGHUP: cli_is_interrupted() becomes true, system calls return
- * early. A second one of its kind ends the process. */
+/** Catch the first Ctrl-C, SIGTERM or SIGHUP: cli_is_interrupted() becomes true, system calls
+ * return early. A second one of its kind ends the process. */
 void cli_catch_interrupt(void);
 bool cli_is_interrupted(void);
 /** Engine to interrupt when Ctrl-C comes; NULL before it is closed. */

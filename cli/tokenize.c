@@ -73,7 +73,7 @@ static int open_tokenizer(struct cli_session *session, const struct cli_settings
     int status = cli_session_load(session, settings);
     if (status != CLI_EXIT_OK) return status;
     if (!session->tokenizer) {
-        cli_say("no tokenizer was found for %s; name one with --tokenizer", path);
+        cli_say_no_tokenizer(session, "there is nothing to tokenize with");
         return CLI_EXIT_MODEL;
     }
     *tokenizer = kvad_tokenizer_retain(session->tokenizer);

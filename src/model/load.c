@@ -98,6 +98,7 @@ static enum kvad_status measure(struct loader *l, struct kvad_model_info *info,
         .weights = l->options.weights == KVAD_WEIGHTS_AUTO ? KVAD_WEIGHTS_F32 : l->options.weights};
     KVAD_TRY(kvad_model_measure(&model.description, l->weights.source.present, &model, err));
     kvad_model_decide_tokens(l->tokenizer, &model);
+    model.tokenizer = l->tokenizer; /* lent */
     kvad_model_get_info(&model, info);
     return KVAD_OK;
 }

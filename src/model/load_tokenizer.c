@@ -80,15 +80,10 @@ static bool is_gpt2_size(uint32_t n_vocab) {
     return n_vocab >= 50257 && n_vocab <= 50304;
 }
 
-static void say_none_found(const struct kvad_log *log, uint32_t n_vocab) {
-    if (!log->write) return;
-    log->write(log->user, KVAD_LOG_WARNING,
-               is_gpt2_size(n_vocab)
-                   ? "no tokenizer found (token ids still work); GPT-2's is two files of "
-                     "https://huggingface.co/openai-community/gpt2/tree/main, vocab.json and "
-                     "merges.txt: put them beside the model or pass --tokenizer DIR"
-                   : "no tokenizer found (token ids still work); put meta.pkl, tokenizer.json, or "
-                     "vocab.json and merges.txt beside the model, or pass --tokenizer PATH");
+static void say_none_found(const struct kvad_log *log) {
+    if (log->write)
+        log->write(log->user, KVAD_LOG_INFO,
+                   "no tokenizer found beside the model or in the local caches");
 }
 
 /* The places in their order. */
@@ -97,7 +92,7 @@ static enum kvad_status search(struct search *s, uint32_t n_vocab) {
     if (s->checkpoint->folder) KVAD_TRY(try_path(s, s->checkpoint->folder));
     if (!s->found) KVAD_TRY(try_nanogpt(s));
     if (!s->found && is_gpt2_size(n_vocab)) KVAD_TRY(try_caches(s));
-    if (!s->found) say_none_found(&s->options->log, n_vocab);
+    if (!s->found) say_none_found(&s->options->log);
     return KVAD_OK;
 }
 

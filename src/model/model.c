@@ -92,7 +92,8 @@ void kvad_model_get_info_sized(const struct kvad_model *model, struct kvad_model
         .n_parameters = model->n_parameters,
         .weight_bytes = model->area_bytes,
         .weights = model->weights,
-        .is_packed = model->map.data != NULL,
+        .is_packed = model->is_packed,
+        .has_tokenizer = model->tokenizer != NULL,
         .kv_bytes_per_token =
             (uint64_t)d->n_layers * d->n_kv_heads * d->head_dim * 2 * sizeof(float),
     };

@@ -85,6 +85,7 @@ struct kvad_model {
     void *area; /* all weights, one piece of area_bytes: on the heap or in `map` */
     size_t area_bytes;
     struct kvad_file_map map; /* of a packed file; data NULL: none */
+    bool is_packed;           /* from a packed file, mapped or not */
     bool has_bias;            /* some linear layer has one */
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "formats/locate.h"
 #include "model/config.h"
 #include "model/load_tokenizer.h"
 #include "model/pack.h"
@@ -24,10 +25,13 @@ bool kvad_pack_probe(const char *path) {
     return is_pack;
 }
 
+enum { N_ROLES = 5 };
+
 struct reader {
     const char *path;
     const struct kvad_model_options *options;
-    struct kvad_file_map map;
+    struct kvad_heap *heap;   /* of names, while it reads */
+    struct kvad_file_map map; /* the model's too, unless the weights are copied */
     struct kvad_pack_header header;
     json_t *json;
     struct kvad_error *err;
@@ -143,10 +147,12 @@ static enum kvad_status read_biases(struct reader *r, bool present[KVAD_PARAMETE
     return KVAD_OK;
 }
 
-/* The tokenizer's files lie one after the other behind the JSON. */
-static enum kvad_status find_files(struct reader *r, struct kvad_tokenizer_files *files) {
-    struct kvad_tokenizer_file *slots[5] = {&files->main, &files->merges, &files->added,
-                                            &files->config, &files->special};
+/* The tokenizer's files lie one after the other behind the JSON. `names` is what messages call them:
+ * the packed file, then the file it was made from. */
+static enum kvad_status find_files(struct reader *r, struct kvad_tokenizer_files *files,
+                                   char *names[N_ROLES]) {
+    struct kvad_tokenizer_file *slots[N_ROLES] = {&files->main, &files->merges, &files->added,
+                                                  &files->config, &files->special};
     const json_t *list = json_object_get(r->json, "tokenizer"), *file;
     size_t at = KVAD_PACK_HEADER + (size_t)r->header.json_bytes, i;
     json_array_foreach(list, i, file) {
@@ -154,13 +160,15 @@ static enum kvad_status find_files(struct reader *r, struct kvad_tokenizer_files
         const char *name = json_string_value(json_object_get(file, "name"));
         json_int_t bytes = json_integer_value(json_object_get(file, "bytes"));
         size_t slot = 0;
-        while (role && slot < 5 && strcmp(role, kvad_pack_roles[slot]) != 0)
+        while (role && slot < N_ROLES && strcmp(role, kvad_pack_roles[slot]) != 0)
             slot++;
-        if (!role || !name || slot == 5 || bytes < 0 ||
+        if (!role || !name || slot == N_ROLES || names[slot] || bytes < 0 ||
             (uint64_t)bytes > r->header.data_offset - at)
             return kvad_fail(r->err, KVAD_ERR_FORMAT, "%s: tokenizer file %zu is described wrongly",
                              r->path, i);
-        *slots[slot] = (struct kvad_tokenizer_file){name, r->map.data + at, (size_t)bytes};
+        names[slot] = kvad_path_format(r->heap, "%s: %s", r->path, name);
+        if (!names[slot]) return kvad_fail_memory(r->err, "the name of a file", strlen(name));
+        *slots[slot] = (struct kvad_tokenizer_file){names[slot], r->map.data + at, (size_t)bytes};
         at += (size_t)bytes;
     }
     return KVAD_OK;
@@ -172,9 +180,31 @@ static enum kvad_status read_tokenizer(struct reader *r, struct kvad_model *mode
     if (o->no_tokenizer) return KVAD_OK;
     if (o->tokenizer_path)
         return kvad_tokenizer_open(o->tokenizer_path, &o->allocator, &model->tokenizer, r->err);
-    KVAD_TRY(find_files(r, &files));
-    if (!files.main.data) return KVAD_OK;
-    return kvad_tokenizer_open_memory(&files, &o->allocator, &model->tokenizer, r->err);
+    char *names[N_ROLES] = {NULL};
+    enum kvad_status status = find_files(r, &files, names);
+    if (status == KVAD_OK && files.main.data)
+        status = kvad_tokenizer_open_memory(&files, &o->allocator, &model->tokenizer, r->err);
+    for (size_t i = 0; i < N_ROLES; i++)
+        kvad_path_free(r->heap, names[i]);
+    return status;
+}
+
+/* The weights where they are, or a copy of them; and their checksum, if wanted. */
+static enum kvad_status take_weights(struct reader *r, struct kvad_model *model) {
+    const unsigned char *data = r->map.data + r->header.data_offset;
+    if (r->options->no_map) {
+        model->area = kvad_alloc(&model->heap, model->area_bytes);
+        if (!model->area) return kvad_fail_memory(r->err, "the weights", model->area_bytes);
+        memcpy(model->area, data, model->area_bytes);
+    } else {
+        /* Mapped read-only: nobody writes to a model's weights. */
+        model->area = (void *)(uintptr_t)data;
+        model->map = r->map;
+    }
+    if (r->options->verify && XXH64(model->area, model->area_bytes, 0) != r->header.data_hash)
+        return kvad_fail(r->err, KVAD_ERR_FORMAT, "%s: checksum of the weights is wrong: damaged",
+                         r->path);
+    return KVAD_OK;
 }
 
 static enum kvad_status read_model(struct reader *r, struct kvad_model *model) {
@@ -188,28 +218,18 @@ static enum kvad_status read_model(struct reader *r, struct kvad_model *model) {
         return kvad_fail(r->err, KVAD_ERR_FORMAT,
                          "%s: %llu bytes of weights, its description needs %zu: damaged", r->path,
                          (unsigned long long)r->header.data_bytes, model->area_bytes);
-    const unsigned char *data = r->map.data + r->header.data_offset;
-    if (r->options->verify && XXH64(data, model->area_bytes, 0) != r->header.data_hash)
-        return kvad_fail(r->err, KVAD_ERR_FORMAT, "%s: checksum of the weights is wrong: damaged",
-                         r->path);
-    /* Mapped read-only: nobody writes to a model's weights. */
-    model->area = (void *)(uintptr_t)data;
-    model->map = r->map;
-    r->map = (struct kvad_file_map){0};
+    KVAD_TRY(take_weights(r, model));
     KVAD_TRY(kvad_model_place(model, present, r->err));
-    r->map = (struct kvad_file_map){model->map.data, model->map.size};
-    enum kvad_status status = read_tokenizer(r, model);
-    if (status == KVAD_OK && model->tokenizer) kvad_model_decide_tokens(model->tokenizer, model);
-    r->map = (struct kvad_file_map){0};
-    if (status == KVAD_OK && model->n_tokens > model->description.n_vocab)
-        model->n_tokens = model->description.n_vocab;
-    return status;
+    KVAD_TRY(read_tokenizer(r, model));
+    if (model->tokenizer) kvad_model_decide_tokens(model->tokenizer, model);
+    if (model->n_tokens > model->description.n_vocab) model->n_tokens = model->description.n_vocab;
+    return KVAD_OK;
 }
 
 enum kvad_status kvad_pack_load(const char *path, const struct kvad_model_options *options,
                                 struct kvad_model **out, struct kvad_error *err) {
-    struct reader r = {.path = path, .options = options, .err = err};
     struct kvad_heap outer;
+    struct reader r = {.path = path, .options = options, .heap = &outer, .err = err};
     kvad_heap_init(&outer, &options->allocator);
     KVAD_TRY(kvad_file_map_open(&r.map, path, err));
     struct kvad_model *model = kvad_alloc_zero(&outer, 1, sizeof *model);
@@ -220,9 +240,10 @@ enum kvad_status kvad_pack_load(const char *path, const struct kvad_model_option
     kvad_heap_init(&model->heap, &outer.hook);
     atomic_init(&model->n_references, 1);
     model->log = options->log;
+    model->is_packed = true;
     enum kvad_status status = read_model(&r, model);
     json_decref(r.json);
-    kvad_file_map_close(&r.map);
+    if (!model->map.data) kvad_file_map_close(&r.map);
     if (status != KVAD_OK) {
         kvad_model_release(&model);
         return status;

@@ -122,7 +122,7 @@ static enum kvad_status pack(const struct kvad_model *model, const char *path,
 enum kvad_status kvad_model_pack(const struct kvad_model *model, const char *path,
                                  struct kvad_error *err) {
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the path to pack to is empty");
-    if (model->map.data)
+    if (model->is_packed)
         return kvad_fail(err, KVAD_ERR_UNSUPPORTED, "the model is from a packed file: copy that");
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))

@@ -117,3 +117,29 @@ def test_short_memory_is_code_5(kvad, shakespeare):
     limit = 90 << 20
     result = kvad(*line, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     assert result.returncode == 5 and b"out of memory" in result.stderr
+
+
+def test_a_missing_tokenizer_is_said_once_and_only_where_it_matters(kvad, bare):
+    for line, n, code in (
+        (["generate", bare, "-p", "x"], 1, 3),
+        (["score", bare, "-p", "x"], 1, 3),
+        (["tokenize", bare, "x"], 1, 3),
+        (["generate", bare, "-n", 2], 1, 0),
+        (["generate", bare, "-n", 2, "-q"], 0, 0),
+        (["score", bare, "--ids", "1,2"], 0, 0),
+        (["inspect", bare], 0, 0),
+    ):
+        result = kvad(*line)
+        said = result.stderr.decode().splitlines()
+        assert (len(said), result.returncode) == (n, code), (line, said)
+        assert n == 0 or "no tokenizer was found" in said[0] and "--tokenizer" in said[0]
+    assert "none: token ids only" in kvad.text("inspect", bare)
+    assert kvad.json("inspect", bare)["has_tokenizer"] is False
+
+
+def test_a_packed_file_may_be_read_instead_of_mapped(kvad, shakespeare, tmp_path):
+    packed = tmp_path / "m.kvad"
+    kvad.text("pack", shakespeare, "-o", packed, "-q")
+    wanted = kvad.text("generate", packed, "-p", "A", "-n", 9)
+    assert kvad.text("generate", packed, "-p", "A", "-n", 9, "--no-map") == wanted
+    assert "tokenizer       found" in kvad.text("inspect", packed)

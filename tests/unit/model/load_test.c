@@ -18,7 +18,7 @@ static struct said said;
 
 static void listen(void *user, enum kvad_log_level level, const char *text) {
     struct said *s = user;
-    if (level == KVAD_LOG_WARNING && strstr(text, "no tokenizer found")) s->n_none_found++;
+    if (level == KVAD_LOG_INFO && strstr(text, "no tokenizer found")) s->n_none_found++;
     snprintf(s->last, sizeof s->last, "%s", text);
 }
 

@@ -278,6 +278,47 @@ static void test_the_tokenizer_travels_with_the_model(void **state) {
     kvad_model_release(&packed);
 }
 
+/* A file in somebody else's hands: mapped weights would end the process (SIGBUS). */
+static void test_without_a_map_the_file_may_shrink_under_the_model(void **state) {
+    (void)state;
+    struct kvad_model *model, *packed;
+    struct kvad_model_options options;
+    struct kvad_model_info info;
+    struct kvad_error err;
+    assert_ok(kvad_model_load("models/shakespeare-char", NULL, &model, &err), &err);
+    assert_ok(kvad_model_pack(model, path, &err), &err);
+    kvad_model_options_init(&options);
+    options.no_map = options.verify = true;
+    assert_ok(kvad_model_load(path, &options, &packed, &err), &err);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_same_model(model, packed);
+    kvad_model_get_info(packed, &info);
+    assert_true(info.is_packed && info.has_tokenizer);
+    assert_fails(kvad_model_pack(packed, path, &err), KVAD_ERR_UNSUPPORTED, &err, "copy that");
+    kvad_model_release(&model);
+    kvad_model_release(&packed);
+}
+
+static void test_damage_of_the_tokenizer_is_said_of_the_packed_file(void **state) {
+    (void)state;
+    struct kvad_model *model;
+    struct kvad_error err;
+    char wanted[128];
+    assert_ok(kvad_model_load("models/shakespeare-char", NULL, &model, &err), &err);
+    assert_ok(kvad_model_pack(model, path, &err), &err);
+    kvad_model_release(&model);
+    struct byte_buffer bytes = read_whole_file(path);
+    bytes.data[find_text(&bytes, "stoi")] =
+        'x'; /* in meta.pkl; its name in the JSON is elsewhere */
+    FILE *file = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes.data, 1, bytes.size, file), bytes.size);
+    fclose(file);
+    free_bytes(&bytes);
+    snprintf(wanted, sizeof wanted, "%s: meta.pkl: ", path);
+    assert_fails(kvad_model_load(path, NULL, &model, &err), KVAD_ERR_FORMAT, &err, wanted);
+    assert_memory_equal(err.text, wanted, strlen(wanted));
+}
+
 static void test_another_tokenizer_decides_which_ids_may_be_sampled(void **state) {
     (void)state;
     struct kvad_model_options options;
@@ -314,6 +355,8 @@ int main(void) {
         cmocka_unit_test(test_a_failed_write_leaves_the_old_file_and_nothing_else),
         cmocka_unit_test(test_memory_that_is_refused_at_any_place_leaves_nothing),
         cmocka_unit_test(test_the_tokenizer_travels_with_the_model),
+        cmocka_unit_test(test_without_a_map_the_file_may_shrink_under_the_model),
+        cmocka_unit_test(test_damage_of_the_tokenizer_is_said_of_the_packed_file),
         cmocka_unit_test(test_another_tokenizer_decides_which_ids_may_be_sampled),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
