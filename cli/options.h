@@ -9,8 +9,8 @@
 
 #include "cli/settings.h"
 
-/* Exit codes of kvad. 130 as shells report a program ended by Ctrl-C; SIGTERM and SIGHUP make it 143
- * and 129 at the end (cli_streams_finish()). */
+/* Exit codes of kvad. 130 as shells report a program ended by Ctrl-C; SIGTERM and SIGHUP make it
+ * 143 and 129 at the end (cli_streams_finish()). */
 enum cli_exit {
     CLI_EXIT_OK = 0,
     CLI_EXIT_FAILURE = 1,

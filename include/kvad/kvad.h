@@ -229,8 +229,8 @@ static inline void kvad_model_options_init(struct kvad_model_options *options) {
 /** Load a model: a folder, a file (ckpt.pt, model.safetensors, pytorch_model.bin, ...index.json) or
  * a name in the local Hugging Face cache ("gpt2"). Every parameter is set from the file or the load
  * is refused by name. A packed file stays mapped as long as the model lives: who makes it shorter
- * in that time ends the process with SIGBUS, and who overwrites it changes the weights. Replace such
- * a file by renaming another one over it, as kvad_model_pack() does, or set no_map. */
+ * in that time ends the process with SIGBUS, and who overwrites it changes the weights. Replace
+ * such a file by renaming another one over it, as kvad_model_pack() does, or set no_map. */
 KVAD_API enum kvad_status kvad_model_load(const char *path,
                                           const struct kvad_model_options *options,
                                           struct kvad_model **out, struct kvad_error *err);
@@ -253,7 +253,8 @@ static inline enum kvad_status kvad_model_inspect(const char *path,
 }
 /** Write a model to `path` as it lies in memory: weights in their type, configuration and tokenizer
  * in one file, which kvad_model_load() maps in milliseconds. Replaces an existing file only when
- * all is written; a process that is killed before leaves nothing (docs/formats.md). KVAD_ERR_UNSUPPORTED for a model that came from such a file (copy it). */
+ * all is written; a process that is killed before leaves nothing (docs/formats.md).
+ * KVAD_ERR_UNSUPPORTED for a model that came from such a file (copy it). */
 KVAD_API enum kvad_status kvad_model_pack(const struct kvad_model *model, const char *path,
                                           struct kvad_error *err);
 KVAD_API struct kvad_model *kvad_model_retain(struct kvad_model *model);

@@ -147,8 +147,8 @@ static enum kvad_status read_biases(struct reader *r, bool present[KVAD_PARAMETE
     return KVAD_OK;
 }
 
-/* The tokenizer's files lie one after the other behind the JSON. `names` is what messages call them:
- * the packed file, then the file it was made from. */
+/* The tokenizer's files lie one after the other behind the JSON. `names` is what messages call
+ * them: the packed file, then the file it was made from. */
 static enum kvad_status find_files(struct reader *r, struct kvad_tokenizer_files *files,
                                    char *names[N_ROLES]) {
     struct kvad_tokenizer_file *slots[N_ROLES] = {&files->main, &files->merges, &files->added,
