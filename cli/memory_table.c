@@ -53,10 +53,10 @@ int cli_memory_print_answer(const struct kvad_memory_answer *answer) {
     print_shape(&q->shape);
     printf("\nA token in %s: ", kvad_memory_type_name(q->type));
     print_size(answer->token_bytes, 0);
-    printf(" (%llu bytes). %u text%s of %u tokens: ", (unsigned long long)answer->token_bytes,
+    printf(" (%llu bytes)\n%u text%s of %u tokens: ", (unsigned long long)answer->token_bytes,
            q->n_texts, q->n_texts == 1 ? "" : "s", q->n_tokens);
     print_size(answer->bytes, 0);
-    printf(" (%llu bytes).\n", (unsigned long long)answer->bytes);
+    printf(" (%llu bytes)\n", (unsigned long long)answer->bytes);
     if (q->shape.n_ctx && q->n_tokens > q->shape.n_ctx)
         printf("That is longer than the model's context of %u.\n", q->shape.n_ctx);
     printf("\n %-28s", "Roads to fewer bytes");
@@ -65,9 +65,9 @@ int cli_memory_print_answer(const struct kvad_memory_answer *answer) {
     for (unsigned i = 0; i < answer->n_roads; i++)
         print_road(&answer->roads[i], wide);
     puts("\n* what the model does as asked for. L layers (Lw with a window W), K kv heads,\n"
-         "d elements of a head's key or value, e bytes of an element, c and r elements of a\n"
-         "latent and its key, T tokens of a text, B of a block, g(n) = ceil(n/32). Windows and\n"
-         "paging count rows. See docs/memory.md.");
+         "d elements of a head's key or value, e bytes of an element, c and r elements of\n"
+         "a latent and its key, T tokens of a text, B of a block, g(n) = ceil(n/32).\n"
+         "Windows and paging count rows. docs/memory.md has the sources.");
     return cli_flush_output();
 }
 
