@@ -2,8 +2,8 @@
  * run; or what a cache of any model takes, computed. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/json.h"
@@ -99,32 +99,13 @@ static int compute(const struct cli_settings *settings) {
 
 /* ---------------------------------------------------------------- measured */
 
-struct measuring {
-    const struct cli_settings *settings;
-    bool shows_progress;
-};
-
 static enum kvad_status open_model(void *user, const struct kvad_allocator *allocator,
                                    struct kvad_model **out, struct kvad_error *err) {
-    const struct measuring *measuring = user;
+    const struct cli_benching *benching = user;
     struct kvad_model_options options;
-    cli_model_options(measuring->settings, NULL, &options);
+    cli_model_options(benching->settings, NULL, &options);
     options.allocator = *allocator;
-    return kvad_model_load(measuring->settings->arguments.items[0], &options, out, err);
-}
-
-static bool report(void *user, const char *what, double done) {
-    struct measuring *measuring = user;
-    if (!measuring->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * done, what);
-        measuring->shows_progress = true;
-    }
-    return !cli_is_interrupted();
-}
-
-static void engine_in_use(void *user, struct kvad_engine *engine) {
-    (void)user;
-    cli_interrupt_target(engine);
+    return kvad_model_load(benching->name, &options, out, err);
 }
 
 /* The types that the cache itself has; false: one of them is for computing alone. */
@@ -160,19 +141,19 @@ static int measure(const struct cli_settings *settings) {
     static const uint32_t all[] = {KVAD_CACHE_NONE, KVAD_CACHE_GROW, KVAD_CACHE_STATIC,
                                    KVAD_CACHE_PAGED};
     const struct cli_numbers *policies = &settings->policies;
-    struct measuring measuring = {.settings = settings};
+    struct cli_benching benching = {.settings = settings, .name = settings->arguments.items[0]};
     uint32_t kv[KVAD_KV_TYPE_COUNT];
     struct kvad_memory_options options = {
         .open_model = open_model,
-        .user = &measuring,
+        .user = &benching,
         .policies = policies->is_given ? (struct kvad_memory_list){policies->items, policies->n}
                                        : (struct kvad_memory_list){all, CLI_COUNT_OF(all)},
         .n_ctx = (uint32_t)settings->n_ctx,
         .block_tokens = (uint32_t)settings->block_tokens,
         .n_threads = (unsigned)settings->n_threads,
         .cpu = cli_cpu_name(settings->cpu),
-        .report = report,
-        .engine_in_use = engine_in_use};
+        .report = cli_bench_report,
+        .engine_in_use = cli_bench_engine_in_use};
     if (!fill_types(&settings->kv_types, kv, &options.kv.n))
         return cli_usage_error(&cli_memory, "--kv: q4, q8_0 and q4_0 can only be computed, with "
                                             "--config; the cache has f32, f16, bf16 and q8");
@@ -181,7 +162,7 @@ static int measure(const struct cli_settings *settings) {
     struct kvad_error err = {0};
     cli_catch_interrupt();
     enum kvad_status status = kvad_memory_measure(&options, &result, &err);
-    if (measuring.shows_progress) fputs("\r\033[K", stderr);
+    if (benching.shows_progress) fputs("\r\033[K", stderr);
     int code = status == KVAD_OK ? print(settings, &result) : cli_fail(&err);
     if (status == KVAD_OK && !kvad_memory_result_is_exact(&result))
         cli_say("what was requested is not what the formula says: see the column diff");
