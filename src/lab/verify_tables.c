@@ -77,7 +77,7 @@ bool verify_rollback(struct verify_run *run) {
     static const size_t edges[] = {16, 15, 17, 1, 32, 0, 33, 31, 255, 256, 257};
     enum { N_EDGES = sizeof edges / sizeof *edges };
     bool is_full = v->options.level == KVAD_VERIFY_FULL;
-    size_t n_drawn = is_full && !v->is_large ? v->n - 1 : v->is_large ? 4 : 24;
+    size_t n_drawn = is_full && !v->is_large ? v->n : v->is_large ? 4 : 24;
     for (size_t p = 0; p < 3; p++) {
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
         struct verify_rig rig = {.run = run};
@@ -85,7 +85,8 @@ bool verify_rollback(struct verify_run *run) {
         for (size_t i = 0; ok && i < N_EDGES; i++)
             if (edges[i] < v->n) ok = roll_back_to(&rig, edges[i], i);
         for (size_t i = 0; ok && i < n_drawn; i++) {
-            size_t length = is_full ? i : verify_random(v, 200, i, v->n);
+            /* All lengths, in steps that jump to and fro: a prime and never a multiple of n. */
+            size_t length = is_full ? i * 7919 % v->n : verify_random(v, 200, i, v->n);
             ok = roll_back_to(&rig, length, N_EDGES + i);
         }
         verify_rig_close(&rig);
@@ -103,11 +104,20 @@ static bool use_and_free(struct verify_rig *rig, size_t text) {
            verify_rig_restart(rig, 0, &v->texts[0]);
 }
 
+/* Back to where another text parts from this one, and on with that. */
+static bool part_ways(struct verify_rig *rig) {
+    struct kvad_verify *v = rig->run->v;
+    size_t length = kvad_min_size(v->texts[1].n_common, v->n / 3);
+    rig->texts[0] = &v->texts[1];
+    return verify_rig_truncate(rig, 0, length) &&
+           verify_rig_walk(rig, verify_walk, VERIFY_WALK, kvad_min_size(v->n, length + 40));
+}
+
 bool verify_poison(struct verify_run *run) {
     const struct kvad_verify *v = run->v;
     static const enum kvad_cache_policy policies[] = {KVAD_CACHE_PAGED, KVAD_CACHE_STATIC,
                                                       KVAD_CACHE_GROW};
-    if (!verify_expect(run, 4)) return false;
+    if (!verify_expect(run, 1) || !verify_expect(run, 4)) return false;
     for (size_t p = 0; p < 3; p++) {
         const char *name = kvad_cache_policy_name(policies[p]);
         struct kvad_engine_options options = verify_engine_options(v, policies[p], 1);
@@ -116,9 +126,7 @@ bool verify_poison(struct verify_run *run) {
                   verify_rig_open(run, &rig, &options, 1);
         rig.poisons = true;
         ok = ok && verify_rig_walk(&rig, verify_walk, VERIFY_WALK, v->n);
-        ok = ok && verify_case(run, "%s, NaN behind a truncation", name) &&
-             verify_rig_truncate(&rig, 0, v->n / 3) &&
-             verify_rig_walk(&rig, verify_walk, VERIFY_WALK, kvad_min_size(v->n, v->n / 3 + 40));
+        ok = ok && verify_case(run, "%s, NaN behind a truncation", name) && part_ways(&rig);
         ok = ok && verify_case(run, "%s, memory of another text used again", name) &&
              use_and_free(&rig, 4);
         rig.poisons = false;
