@@ -85,8 +85,9 @@ bool verify_rollback(struct verify_run *run) {
         for (size_t i = 0; ok && i < N_EDGES; i++)
             if (edges[i] < v->n) ok = roll_back_to(&rig, edges[i], i);
         for (size_t i = 0; ok && i < n_drawn; i++) {
-            /* All lengths, in steps that jump to and fro: a prime and never a multiple of n. */
-            size_t length = is_full ? i * 7919 % v->n : verify_random(v, 200, i, v->n);
+            /* All lengths, from both ends in turn. */
+            size_t in_turn = i % 2 ? v->n - 1 - i / 2 : i / 2;
+            size_t length = is_full ? in_turn : verify_random(v, 200, i, v->n);
             ok = roll_back_to(&rig, length, N_EDGES + i);
         }
         verify_rig_close(&rig);

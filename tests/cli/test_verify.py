@@ -30,7 +30,8 @@ def test_errors_by_layer_lie_within_the_bound(nano_run):
     reference = nano_run["reference"]
     assert len(reference["layers"]) == nano_run["model"]["n_layers"] + 1
     for error in [*reference["layers"], reference["logits"]]:
-        assert 0 < error["rms"] <= reference["bound"]["rms"] and error["rms"] <= error["max"] <= reference["bound"]["max"]
+        assert 0 < error["rms"] <= reference["bound"]["rms"]
+        assert error["rms"] <= error["max"] <= reference["bound"]["max"]
 
 
 def test_the_shipped_model_passes(kvad, shakespeare):
@@ -70,8 +71,8 @@ def test_threads_and_level_are_those_asked_for(kvad, nano):
 
 
 def test_full_compares_more(kvad, nano, nano_run):
-    full = kvad.json("verify", nano, "--full", "--checks", "rollback")
-    quick = next(check for check in nano_run["checks"] if check["name"] == "rollback")
+    full = kvad.json("verify", nano, "--full", "--checks", "cached")
+    quick = next(check for check in nano_run["checks"] if check["name"] == "cached")
     assert full["level"] == "full" and full["checks"][0]["compared"] > quick["compared"]
 
 
