@@ -44,6 +44,8 @@ struct job {
 };
 
 struct runner {
+    const struct kvad_matrix_options *options;
+    uint64_t trial_ns;
     struct kvad_model *model;
     struct kvad_matrix *matrix;
     struct job jobs[MAX_JOBS];
@@ -96,6 +98,8 @@ static void run_child(const struct runner *runner, const struct job *job, int ou
     for (uint32_t i = job->next; i < runner->matrix->n_checks; i++) {
         struct kvad_verify_result result = {.verdict = KVAD_VERDICT_FAIL};
         uint64_t before = kvad_fault_reached(job->fault);
+        if (job->row->name && runner->options->before)
+            runner->options->before(job->row->name, runner->matrix->checks[i]->name);
         if (verify) status = kvad_verify_run(verify, runner->matrix->checks[i], &result, &err);
         uint64_t reached = kvad_fault_reached(job->fault) - before;
         bool is_clean = job->fault == KVAD_FAULT_NONE;
@@ -124,7 +128,7 @@ static enum kvad_status start(struct runner *runner, struct job *job) {
     }
     close(ends[1]);
     job->pipe = ends[0];
-    job->deadline = kvad_clock_ns() + TRIAL_SECONDS * UINT64_C(1000000000);
+    job->deadline = kvad_clock_ns() + runner->trial_ns;
     return KVAD_OK;
 }
 
@@ -162,7 +166,7 @@ static enum kvad_status read_verdict(struct runner *runner, struct job *job) {
     job->row->reached += verdict.reached;
     note(job->row, verdict.check, verdict.trial);
     job->next = verdict.check + 1;
-    job->deadline = kvad_clock_ns() + TRIAL_SECONDS * UINT64_C(1000000000);
+    job->deadline = kvad_clock_ns() + runner->trial_ns;
     if (job->next < runner->matrix->n_checks) return KVAD_OK;
     stop(job);
     job->row = NULL;
@@ -189,8 +193,8 @@ static enum kvad_status take_verdicts(struct runner *runner) {
 }
 
 static enum kvad_status run_rows(struct runner *runner, struct kvad_matrix_row *rows,
-                                 const enum kvad_fault *faults, size_t n,
-                                 const struct kvad_matrix_options *options) {
+                                 const enum kvad_fault *faults, size_t n) {
+    const struct kvad_matrix_options *options = runner->options;
     for (size_t n_started = 0;;) {
         size_t n_busy = 0;
         for (unsigned i = 0; i < runner->n_jobs; i++) {
@@ -224,14 +228,13 @@ static enum kvad_kv_type type_of(enum kvad_fault fault) {
 }
 
 /* Nothing means anything unless every check passes on the engine as it is, in all these types. */
-static enum kvad_status run_clean(struct runner *runner,
-                                  const struct kvad_matrix_options *options) {
+static enum kvad_status run_clean(struct runner *runner) {
     static const enum kvad_fault none[] = {KVAD_FAULT_NONE, KVAD_FAULT_NONE, KVAD_FAULT_NONE};
     struct kvad_matrix_row rows[] = {{.kv = KVAD_KV_F32}, {.kv = KVAD_KV_F16}, {.kv = KVAD_KV_Q8}};
     static const char *const names[] = {
         [KVAD_KV_F32] = "f32", [KVAD_KV_F16] = "f16", [KVAD_KV_Q8] = "q8"};
     struct kvad_matrix *matrix = runner->matrix;
-    KVAD_TRY(run_rows(runner, rows, none, 3, options));
+    KVAD_TRY(run_rows(runner, rows, none, 3));
     for (size_t i = 0; i < 3; i++)
         for (size_t c = 0; c < matrix->n_checks && !matrix->is_void; c++) {
             if (rows[i].trials[c] < KVAD_TRIAL_CAUGHT) continue;
@@ -243,8 +246,7 @@ static enum kvad_status run_clean(struct runner *runner,
     return KVAD_OK;
 }
 
-static enum kvad_status run_faults(struct runner *runner,
-                                   const struct kvad_matrix_options *options) {
+static enum kvad_status run_faults(struct runner *runner) {
     enum kvad_fault faults[KVAD_FAULT_COUNT];
     struct kvad_matrix *matrix = runner->matrix;
     for (size_t i = 0; i < matrix->n_rows; i++) {
@@ -255,16 +257,23 @@ static enum kvad_status run_faults(struct runner *runner,
                                                    .report = kvad_fault_report(fault),
                                                    .kv = type_of(fault)};
     }
-    return run_rows(runner, matrix->rows, faults, matrix->n_rows, options);
+    return run_rows(runner, matrix->rows, faults, matrix->n_rows);
 }
 
 enum kvad_status kvad_matrix_run(const struct kvad_matrix_options *options,
                                  struct kvad_matrix *matrix, struct kvad_error *err) {
     *matrix = (struct kvad_matrix){.hook = options->hook, .n_rows = KVAD_FAULT_COUNT - 1};
+    if (options->n_faults > 0 && options->n_faults < matrix->n_rows)
+        matrix->n_rows = options->n_faults;
     struct kvad_heap heap;
     kvad_heap_init(&heap, &options->hook);
     uint64_t begin = kvad_clock_ns();
-    struct runner runner = {.matrix = matrix, .err = err, .n_jobs = options->n_jobs};
+    unsigned seconds = options->trial_seconds ? options->trial_seconds : TRIAL_SECONDS;
+    struct runner runner = {.options = options,
+                            .trial_ns = seconds * UINT64_C(1000000000),
+                            .matrix = matrix,
+                            .err = err,
+                            .n_jobs = options->n_jobs};
     if (runner.n_jobs == 0) runner.n_jobs = kvad_cpu_count_allowed();
     if (runner.n_jobs > MAX_JOBS) runner.n_jobs = MAX_JOBS;
     const struct kvad_verify_check *check;
@@ -274,8 +283,8 @@ enum kvad_status kvad_matrix_run(const struct kvad_matrix_options *options,
     matrix->rows = kvad_alloc_zero(&heap, matrix->n_rows, sizeof *matrix->rows);
     if (!matrix->rows) return kvad_fail_memory(err, "matrix", matrix->n_rows);
     KVAD_TRY(kvad_synthetic_build("odd", MODEL_SEED, NULL, &runner.model, err));
-    enum kvad_status status = run_clean(&runner, options);
-    if (status == KVAD_OK && !matrix->is_void) status = run_faults(&runner, options);
+    enum kvad_status status = run_clean(&runner);
+    if (status == KVAD_OK && !matrix->is_void) status = run_faults(&runner);
     for (unsigned i = 0; i < runner.n_jobs; i++)
         stop(&runner.jobs[i]);
     kvad_model_release(&runner.model);

@@ -46,9 +46,13 @@ struct kvad_matrix {
 
 struct kvad_matrix_options {
     unsigned n_jobs;            /* child processes at once; 0: as many as there are CPUs */
+    unsigned trial_seconds;     /* a trial that takes longer has timed out; 0: 60 */
+    size_t n_faults;            /* the first ones alone; 0: all */
     struct kvad_allocator hook; /* allocate NULL: malloc */
     /* Called at least once a second; false cancels (KVAD_ERR_CANCELLED). May be NULL. */
     bool (*report)(void *user, size_t n_done, size_t n_rows);
+    /* Called in the child before each trial with a fault. May be NULL. */
+    void (*before)(const char *fault, const char *check);
     void *user;
 };
 
