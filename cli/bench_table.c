@@ -142,6 +142,14 @@ static void print_counters(const struct kvad_bench_result *result) {
     putchar('\n');
 }
 
+static void print_legend(void) {
+    puts("\nwts, kv: types of weights and cache. Times and rates are medians; +-%: half the "
+         "distance of "
+         "the\nquartiles, in per cent. %read, %FMA: of the ceilings above, in the same minute; "
+         "bound: "
+         "the one that\nis nearer. docs/benchmarks.md says more.");
+}
+
 /* A machine that does something else gives rough numbers, and should say so. */
 static void print_warning(const struct kvad_bench_result *result) {
     size_t n_wide = 0;
@@ -159,6 +167,7 @@ int cli_bench_print_tables(const struct kvad_bench_result *result, const char *n
     cli_bench_print_chart(result, result->cases[0].weights, result->cases[0].kv);
     print_table(result, &tables[1]);
     print_table(result, &tables[2]);
+    print_legend();
     print_parts(result);
     print_counters(result);
     print_warning(result);

@@ -7,6 +7,15 @@
 
 enum { N_CELLS = 64 };
 
+static const char legend[] =
+    "kvad: a sign is a block, or the busiest of several: . free; o idle, kept for a prompt that "
+    "begins like it;\n"
+    "kvad: 1 to 9 held by so many texts, + by more. live: blocks with one holder; shared: with "
+    "more; "
+    "found: prompt\n"
+    "kvad: tokens that were in the cache, of all; evicted, copied: blocks so far; preempted: texts "
+    "so far\n";
+
 /* At most N_CELLS signs; of a larger pool each is the busiest of its share of blocks. */
 static void make_picture(const struct kvad_engine *engine, char picture[N_CELLS + 1]) {
     static const char order[] = ".o123456789+";
@@ -43,6 +52,7 @@ void cli_cache_view_draw(struct cli_cache_view *view, const struct kvad_engine *
              (unsigned long long)s.n_evictions, (unsigned long long)s.n_copies,
              (unsigned long long)s.n_preemptions);
     if (view->is_drawn && strcmp(line, view->last) == 0) return;
+    if (!view->is_drawn) fputs(legend, stderr);
     memcpy(view->last, line, sizeof line);
     view->is_drawn = true;
     if (isatty(STDERR_FILENO))
@@ -53,8 +63,5 @@ void cli_cache_view_draw(struct cli_cache_view *view, const struct kvad_engine *
 
 void cli_cache_view_end(struct cli_cache_view *view, const struct kvad_engine *engine) {
     cli_cache_view_draw(view, engine);
-    fprintf(stderr,
-            "%sblocks: . free, o kept for a prompt that begins like it, 1 to 9 and + held by as "
-            "many sequences\n",
-            isatty(STDERR_FILENO) ? "\n" : "");
+    if (isatty(STDERR_FILENO)) fputc('\n', stderr);
 }

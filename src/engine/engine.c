@@ -155,9 +155,10 @@ static enum kvad_status open_engine(struct kvad_engine *e, const struct kvad_eng
     KVAD_TRY(open_pool(e, o->kv_bytes, err));
     KVAD_TRY(open_prefix(e, o, err));
     KVAD_TRY(open_step(e, err));
-    kvad_engine_log(e, KVAD_LOG_INFO, "engine: %u threads, %s kernels, context %u, %llu step bytes",
+    kvad_engine_log(e, KVAD_LOG_INFO,
+                    "engine: %u threads, %s kernels, context %u tokens, %.1f MiB for a step",
                     kvad_threads_count(e->threads), e->kernels.isa, e->n_ctx,
-                    (unsigned long long)e->step_bytes);
+                    (double)e->step_bytes / (1 << 20));
     return KVAD_OK;
 }
 

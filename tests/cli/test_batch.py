@@ -145,3 +145,7 @@ def test_show_cache_draws_every_block_and_ends_with_an_idle_cache(kvad, tmp_path
     assert any("4" in p for p in pictures)  # four samples hold one block
     assert set(pictures[-1]) <= set(".o") and "o" in pictures[-1]
     assert "0 running 0 waiting" in lines[-1]
+    said = result.stderr.decode()
+    for sign in (". free", "o idle", "1 to 9 held by", "live:", "shared:", "found:", "evicted", "copied", "preempted:"):
+        assert said.index(sign) < said.index("["), sign  # before the first picture, once
+    assert said.count("a sign is a block") == 1
