@@ -74,7 +74,7 @@ def shakespeare():
 
 
 def tiny(name):
-    return find(ROOT / "tests/data" / name, FIXTURES / "tiny" / name)
+    return find(ROOT / "tests/data/models" / name, FIXTURES / "tiny" / name)
 
 
 @pytest.fixture(scope="session")

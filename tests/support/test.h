@@ -33,13 +33,20 @@
         assert_non_null(strstr((err)->text, part));                                                \
     } while (0)
 
-/** Path of a file in the shared fixtures, or NULL (with a clear message) where they are absent:
- * then call skip(). KVAD_FIXTURES overrides the place. The string is static. */
+/** Path of a fixture: in the repository ("tiny/..." in tests/data/models, "shakespeare-char/..." in
+ * models), else in ../shared/fixtures or $KVAD_FIXTURES; NULL, with a clear message, where it is
+ * nowhere: then call skip(). The string is static. */
 static inline const char *test_fixture(const char *relative) {
     static char path[1024];
-    const char *root = getenv("KVAD_FIXTURES");
-    snprintf(path, sizeof path, "%s/%s", root ? root : "../shared/fixtures", relative);
+    bool is_tiny = strncmp(relative, "tiny/", 5) == 0;
+    snprintf(path, sizeof path, "%s/%s", is_tiny ? "tests/data/models" : "models",
+             relative + (is_tiny ? 5 : 0));
     FILE *file = fopen(path, "rb");
+    if (!file) {
+        const char *root = getenv("KVAD_FIXTURES");
+        snprintf(path, sizeof path, "%s/%s", root ? root : "../shared/fixtures", relative);
+        file = fopen(path, "rb");
+    }
     if (!file) {
         print_message("SKIPPED: fixture %s is absent\n", path);
         return NULL;
