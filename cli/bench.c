@@ -98,6 +98,45 @@ static const struct cli_option bench_options[] = {
      .initial = "16",
      .choices = cli_block_choices,
      .help = "tokens per block of the cache"},
+    {.name = "trace",
+     .kind = CLI_FLAG,
+     .offset = CLI_AT(trace),
+     .known_as = "serving serve throughput",
+     .help = "in place of single steps, requests of mixed lengths under one budget of bytes, on "
+             "grow, static and paged: in flight, tokens per second, waste by cause; padded against "
+             "ragged batches; a shared beginning; what a step costs beside its forward pass"},
+    {.name = "trace-file",
+     .kind = CLI_FILE,
+     .offset = CLI_AT(trace_file),
+     .value = "FILE",
+     .no_variable = true,
+     .help = "the trace: lines of {\"prompt_tokens\": N, \"output_tokens\": N, \"arrival\": "
+             "STEP}"},
+    {.name = "requests",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(n_requests),
+     .value = "N",
+     .min = 0,
+     .max = 100000,
+     .known_as = "num-prompts n-requests",
+     .help = "requests of a made-up trace; 0: 40, or 12 with --quick"},
+    {.name = "seed",
+     .kind = CLI_INTEGER,
+     .offset = CLI_AT(seed),
+     .value = "N",
+     .min = 0,
+     .max = 0x1p53,
+     .initial = "1",
+     .no_variable = true,
+     .help = "of a made-up trace"},
+    {.name = "kv-memory",
+     .kind = CLI_SIZE,
+     .offset = CLI_AT(kv_memory),
+     .value = "SIZE",
+     .min = 1,
+     .max = 0x1p52,
+     .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
+     .help = "the budget of a trace, such as 512M; without it four contexts"},
     {.name = "n-head",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_heads),
@@ -197,8 +236,11 @@ static int run(const struct cli_settings *settings) {
                                "MODEL is missing: kvad bench MODEL, or --synthetic gpt2");
     benching.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
                                         : settings->arguments.items[0];
+    if (settings->trace_file && !settings->trace)
+        return cli_usage_error(&cli_bench, "--trace-file needs --trace");
     cli_catch_interrupt();
     if (settings->experiment) return cli_bench_run_experiment(&benching);
+    if (settings->trace) return cli_bench_run_trace(&benching);
     struct kvad_bench_result result;
     int status = measure(&benching, &result);
     if (status == CLI_EXIT_OK) status = print(&benching, &result);
@@ -213,6 +255,8 @@ static const struct cli_example examples[] = {
      "with and without a cache: how much faster, why, and what articles say"},
     {"kvad bench --synthetic gpt2 --weights f32,bf16,q8,q4 --cache paged --json",
      "what smaller weights buy, for a script"},
+    {"kvad bench --synthetic gpt2 --trace --kv-memory 288M",
+     "why paging: many requests under one budget of bytes"},
     {0},
 };
 

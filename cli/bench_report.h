@@ -43,4 +43,9 @@ int cli_bench_run_experiment(struct cli_benching *benching);
 /** Tables for people. */
 int cli_experiment_print_tables(const struct kvad_experiment_result *result, const char *name);
 
+/* ---- a trace */
+
+/** Make or read the trace that the settings ask for, run it on a model, print; an exit code. */
+int cli_bench_run_trace(struct cli_benching *benching);
+
 #endif

@@ -66,8 +66,9 @@ struct cli_settings {
     int synthetic; /* index into the names of sizes; 0: none */
     struct cli_numbers contexts, prefills, batches;
     struct cli_numbers policies, weight_types, kv_types; /* enums of kvad.h */
-    uint64_t n_rounds, budget;
-    bool quick, experiment;
+    uint64_t n_rounds, budget, n_requests;
+    bool quick, experiment, trace;
+    const char *trace_file;
 
     /* verify */
     bool full, faults;
