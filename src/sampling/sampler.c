@@ -101,11 +101,54 @@ static bool is_banned(const struct kvad_sampler_input *input, uint32_t id) {
     return false;
 }
 
+enum { CHUNK = 512 };
+
+/* The largest of n logits, at most CHUNK; false if one of them is +INFINITY or no number. Compared
+ * as integers in the order of the floats, which compilers turn into vectors, since their order does
+ * not matter: a vocabulary of 50,000 is read at every token. */
+static bool find_largest(const float *logits, size_t n, float *largest) {
+    const int32_t infinity = 0x7f800000;
+    int32_t most = INT32_MIN, least = INT32_MAX;
+    for (size_t i = 0; i < n; ++i) {
+        int32_t bits;
+        memcpy(&bits, &logits[i], sizeof bits);
+        bits ^= (int32_t)((uint32_t) - (bits < 0) >> 1); /* negative ones the other way round */
+        most = bits > most ? bits : most;
+        least = bits < least ? bits : least;
+    }
+    bool is_sound = most < infinity && least >= (int32_t)(0xff800000u ^ 0x7fffffffu);
+    most ^= (int32_t)((uint32_t) - (most < 0) >> 1);
+    memcpy(largest, &most, sizeof most);
+    return is_sound;
+}
+
+/* The lowest id of the largest of n logits; n if all are -INFINITY or something is wrong. */
+static uint32_t find_best(const float *logits, uint32_t n) {
+    float best = -INFINITY;
+    uint32_t id = n;
+    for (uint32_t first = 0; first < n; first += CHUNK) {
+        float largest;
+        if (!find_largest(logits + first, kvad_min_size(CHUNK, n - first), &largest)) return n;
+        if (!(largest > best)) continue;
+        best = largest;
+        id = first;
+    }
+    while (id < n && logits[id] != best)
+        ++id;
+    return id;
+}
+
 /* The best logit, the lowest id of equal ones, without scratch. */
 static enum kvad_status best_logit(const struct kvad_sampler *s,
                                    const struct kvad_sampler_input *input, int32_t *token,
                                    struct kvad_error *err) {
     KVAD_TRY(kvad_sampler_check_ids(s, "banned", input->banned, input->n_banned, err));
+    uint32_t first = find_best(input->logits, s->n_tokens);
+    if (first < s->n_tokens && !is_banned(input, first)) {
+        *token = (int32_t)first;
+        return KVAD_OK;
+    }
+    /* It is banned, or there is none, or something is wrong: one after the other. */
     float best = -INFINITY;
     int32_t best_id = -1;
     for (uint32_t id = 0; id < s->n_tokens; ++id) {

@@ -21,6 +21,42 @@ static void test_temperature_zero_is_the_lowest_id_of_the_best(void **state) {
     kvad_sampler_destroy(&sampler);
 }
 
+/* Vocabularies longer than what is compared at once; few values, so that there are ties, both zeros
+ * and infinities; some ids banned. Against one after the other. */
+static void test_the_best_of_a_long_vocabulary_is_the_lowest_id_of_equal_ones(void **state) {
+    (void)state;
+    enum { N = 1600 };
+    static const float values[] = {-INFINITY, -3e38f, -2, -1e-45f, -0.0f, 0.0f, 1e-45f, 3, 3e38f};
+    static float logits[N];
+    struct test_random random = {7};
+    for (size_t round = 0; round < 3000; ++round) {
+        size_t n = 1 + random_below(&random, N), n_values = 1 + random_below(&random, 9);
+        int32_t banned[2], wanted = -1, got = -1;
+        struct kvad_sampler_options options = neutral();
+        options.temperature = 0;
+        for (size_t i = 0; i < n; ++i)
+            logits[i] = values[random_below(&random, n_values)];
+        size_t odd = random_below(&random, n), kind = random_below(&random, 8);
+        if (kind == 0) logits[odd] = INFINITY;
+        if (kind == 1) logits[odd] = NAN;
+        if (kind == 2) logits[odd] = -NAN;
+        if (kind >= 3) logits[odd] = values[8];
+        for (size_t i = 0; i < 2; ++i)
+            banned[i] = (int32_t)(random_below(&random, 2) ? odd : random_below(&random, n));
+        for (size_t i = 0; i < n; ++i)
+            if ((int32_t)i != banned[0] && (int32_t)i != banned[1] && logits[i] > -INFINITY &&
+                (wanted < 0 || logits[i] > logits[wanted]))
+                wanted = (int32_t)i;
+        struct kvad_sampler *sampler = make_sampler(&options, (uint32_t)n);
+        enum kvad_status status =
+            kvad_sampler_draw(sampler, logits, NULL, 0, banned, 2, 0, &got, NULL);
+        kvad_sampler_destroy(&sampler);
+        if (kind <= 2) assert_int_equal(status, KVAD_ERR_NOT_FINITE);
+        if (kind > 2) assert_int_equal(status, wanted < 0 ? KVAD_ERR_ARGUMENT : KVAD_OK);
+        assert_int_equal(got, kind <= 2 ? -1 : wanted);
+    }
+}
+
 /* bugs.md SAMP-10, SAMP-11 */
 static void test_tiny_temperatures_are_greedy_and_never_nan(void **state) {
     (void)state;
@@ -339,6 +375,7 @@ static void test_nothing_left_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_temperature_zero_is_the_lowest_id_of_the_best),
+        cmocka_unit_test(test_the_best_of_a_long_vocabulary_is_the_lowest_id_of_equal_ones),
         cmocka_unit_test(test_tiny_temperatures_are_greedy_and_never_nan),
         cmocka_unit_test(test_huge_temperature_is_uniform),
         cmocka_unit_test(test_top_k_by_rank_keeps_exactly_k_lowest_ids_first),
