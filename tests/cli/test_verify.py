@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-CHECKS = """reference order classic cached chunks policies blocks batch threads levels rollback poison fork mixture prefix
-preemption traffic greedy""".split()
+CHECKS = """reference order classic cached chunks policies blocks batch threads levels rollback poison fork mixture
+prefix preemption traffic greedy""".split()
 
 
 @pytest.fixture(scope="module")
