@@ -31,7 +31,9 @@ static bool make_jobs(struct traffic *t) {
     bool is_short = v->is_large && v->options.level == KVAD_VERIFY_QUICK;
     t->n = is_short ? 6 : JOBS;
     t->n_ctx = kvad_min_size(v->n, CONTEXT);
-    size_t n_new = is_short ? 6 : 24;
+    /* Alone and uncached, every token is a whole window: a model of some size gets fewer. */
+    bool is_quick = v->options.level == KVAD_VERIFY_QUICK;
+    size_t n_new = is_short ? 6 : is_quick && v->model->n_parameters > 1u << 20 ? 8 : 24;
     for (size_t i = 0; i < t->n; i++) {
         t->jobs[i] = (struct verify_job){.prompt = v->texts[prompts[i].text].tokens,
                                          .n_prompt = kvad_min_size(prompts[i].n, t->n_ctx),
