@@ -13,8 +13,8 @@ struct cli_cache_view {
     bool is_drawn;
 };
 
-/** Draw the engine's cache if it looks different from the last time; the first time after a line that
- * says what every sign means. */
+/** Draw the engine's cache if it looks different from the last time; the first time after lines
+ * that say what every sign means. */
 void cli_cache_view_draw(struct cli_cache_view *view, const struct kvad_engine *engine);
 /** Draw once more, and end the line. */
 void cli_cache_view_end(struct cli_cache_view *view, const struct kvad_engine *engine);
