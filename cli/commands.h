@@ -5,7 +5,7 @@
 #include "cli/options.h"
 
 extern const struct cli_command cli_generate, cli_score, cli_tokenize, cli_inspect, cli_pack,
-    cli_bench, cli_memory, cli_verify;
+    cli_bench, cli_memory, cli_verify, cli_lab;
 
 /** All commands in the order of the help, ended by NULL. */
 extern const struct cli_command *const cli_commands[];

@@ -176,6 +176,7 @@ static const struct cli_option machine_options[] = {
 const struct cli_group cli_machine_group = {"Machine", machine_options,
                                             CLI_COUNT_OF(machine_options)};
 
+/* The first two are about the result, the others about everything else. */
 static const struct cli_option output_options[] = {
     {.name = "json",
      .kind = CLI_FLAG,
@@ -208,6 +209,8 @@ static const struct cli_option output_options[] = {
      .help = "this text, anywhere on the line"},
 };
 const struct cli_group cli_output_group = {"Output", output_options, CLI_COUNT_OF(output_options)};
+const struct cli_group cli_messages_group = {"Output", output_options + 2,
+                                             CLI_COUNT_OF(output_options) - 2};
 
 const char *cli_cpu_name(int cpu) {
     return cpu ? cli_cpu_choices[cpu].name : NULL;

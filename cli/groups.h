@@ -4,11 +4,12 @@
 
 #include "cli/options.h"
 
-extern const struct cli_group cli_prompt_group;  /* -p, -f, --ids, --special */
-extern const struct cli_group cli_model_group;   /* --tokenizer, --activation, --n-head */
-extern const struct cli_group cli_engine_group;  /* --cache, --kv, --ctx ... */
-extern const struct cli_group cli_machine_group; /* --threads, --cpu */
-extern const struct cli_group cli_output_group;  /* --json, -o, -q, -v, -h */
+extern const struct cli_group cli_prompt_group;   /* -p, -f, --ids, --special */
+extern const struct cli_group cli_model_group;    /* --tokenizer, --activation, --n-head */
+extern const struct cli_group cli_engine_group;   /* --cache, --kv, --ctx ... */
+extern const struct cli_group cli_machine_group;  /* --threads, --cpu */
+extern const struct cli_group cli_output_group;   /* --json, -o, -q, -v, -h */
+extern const struct cli_group cli_messages_group; /* -q, -v, -h alone */
 
 /* A row of choices from each of the lists of kvad.h. */
 #define CLI_ACTIVATION_CHOICE(id, name) {name, KVAD_ACTIVATION_##id},

@@ -11,9 +11,9 @@
 #include "cli/streams.h"
 #include "cli/suggest.h"
 
-const struct cli_command *const cli_commands[] = {&cli_generate, &cli_score,  &cli_tokenize,
-                                                  &cli_inspect,  &cli_pack,   &cli_verify,
-                                                  &cli_bench,    &cli_memory, NULL};
+const struct cli_command *const cli_commands[] = {
+    &cli_generate, &cli_score, &cli_tokenize, &cli_inspect, &cli_pack,
+    &cli_verify,   &cli_bench, &cli_memory,   &cli_lab,     NULL};
 
 const struct cli_command *cli_command_find(const char *name) {
     for (const struct cli_command *const *c = cli_commands; *c; c++)

@@ -78,6 +78,10 @@ struct cli_settings {
     const char *config;
     uint64_t n_texts;
 
+    /* lab */
+    const char *from;
+    bool fresh, compare;
+
     /* output */
     const char *output, *logits, *hidden;
     bool json, no_echo, quiet, help, verify, no_map;

@@ -87,3 +87,15 @@ void kvad_new_file_drop(struct kvad_new_file *file) {
     if (file->is_named) unlink(file->beside);
     errno = why;
 }
+
+bool kvad_write_all(int fd, const void *data, size_t size) {
+    const char *bytes = data;
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        bytes += n;
+        size -= (size_t)n;
+    }
+    return true;
+}

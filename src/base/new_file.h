@@ -6,6 +6,7 @@
 #define KVAD_BASE_NEW_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { KVAD_NEW_FILE_PATH = 4096 };
 
@@ -23,5 +24,8 @@ bool kvad_new_file_open(struct kvad_new_file *file, const char *path);
 bool kvad_new_file_keep(struct kvad_new_file *file);
 /** Close and forget it; errno stays. */
 void kvad_new_file_drop(struct kvad_new_file *file);
+
+/** Write all of `size` bytes to a descriptor, however many calls that takes; false with errno. */
+bool kvad_write_all(int fd, const void *data, size_t size);
 
 #endif

@@ -52,22 +52,9 @@ static json_t *describe(const struct kvad_model *model, const struct kvad_tokeni
         list_files(maps));
 }
 
-/* Everything or a failure with errno. */
-static bool write_all(int fd, const void *data, size_t size) {
-    const char *bytes = data;
-    while (size > 0) {
-        ssize_t n = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        bytes += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static bool write_zeros(int fd, size_t n) {
     static const char zeros[KVAD_PACK_ALIGNMENT];
-    return write_all(fd, zeros, n);
+    return kvad_write_all(fd, zeros, n);
 }
 
 static bool write_file(int fd, const struct kvad_model *model, const char *json, size_t json_bytes,
@@ -84,11 +71,11 @@ static bool write_file(int fd, const struct kvad_model *model, const char *json,
                                       .json_hash = XXH64(json, json_bytes, 0),
                                       .data_hash = XXH64(model->area, model->area_bytes, 0)};
     memcpy(header.magic, KVAD_PACK_MAGIC, sizeof header.magic);
-    bool ok = write_all(fd, &header, sizeof header) && write_all(fd, json, json_bytes);
+    bool ok = kvad_write_all(fd, &header, sizeof header) && kvad_write_all(fd, json, json_bytes);
     for (size_t i = 0; ok && i < 5; i++)
-        ok = write_all(fd, maps->maps[i].data, maps->maps[i].size);
+        ok = kvad_write_all(fd, maps->maps[i].data, maps->maps[i].size);
     return ok && write_zeros(fd, data_offset - used) &&
-           write_all(fd, model->area, model->area_bytes) && fsync(fd) == 0;
+           kvad_write_all(fd, model->area, model->area_bytes) && fsync(fd) == 0;
 }
 
 static enum kvad_status write_new(const struct kvad_model *model, const char *path,

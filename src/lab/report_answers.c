@@ -1,0 +1,153 @@
+/* What a reader sees first: is it correct, how much faster and why not more, how many bytes and
+ * where they are. */
+#include <math.h>
+#include <string.h>
+
+#include "lab/report_internal.h"
+
+static bool is_number(const json_t *report, const char *path) {
+    return isfinite(kvad_table_number(report, path));
+}
+
+static void open_answer(struct kvad_html *html, const char *question, const char *class) {
+    kvad_html_add(html, "<article class=\"answer %s\">\n<h2>%s</h2>\n<p class=\"big\">", class,
+                  question);
+}
+
+static void missing(struct kvad_html *html) {
+    kvad_html_raw(html, "not measured</p>\n</article>\n");
+}
+
+static void add_error(struct kvad_html *html, const json_t *report) {
+    if (!is_number(report, "summary.correct.max_error")) return;
+    kvad_html_raw(html,
+                  "<p>Against a second forward pass in double precision, which shares no code "
+                  "with the engine, the logits are off by ");
+    kvad_page_figure(html, report, "summary.correct.max_error", KVAD_FIGURE_ERROR);
+    kvad_html_raw(html, " of their size at most");
+    if (is_number(report, "summary.correct.error_bound")) {
+        kvad_html_raw(html, " (allowed: ");
+        kvad_page_figure(html, report, "summary.correct.error_bound", KVAD_FIGURE_ERROR);
+        kvad_html_raw(html, ")");
+    }
+    kvad_html_raw(html, ".</p>\n");
+}
+
+static void answer_correct(struct kvad_html *html, const json_t *report) {
+    const char *verdict = kvad_table_string(report, "summary.correct.verdict", "");
+    bool is_pass = strcmp(verdict, "pass") == 0;
+    open_answer(html, "Is it correct?", is_pass ? "pass" : *verdict ? "fail" : "none");
+    if (!*verdict) {
+        missing(html);
+        return;
+    }
+    kvad_html_raw(html, is_pass ? "Yes " : "No ");
+    kvad_html_raw(html, "<small>");
+    kvad_page_figure(html, report, "summary.correct.passed", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " checks pass");
+    if (!is_pass) {
+        kvad_html_raw(html, ", ");
+        kvad_page_figure(html, report, "summary.correct.failed", KVAD_FIGURE_COUNT);
+        kvad_html_raw(html, " fail");
+    }
+    kvad_html_raw(html, "</small></p>\n");
+    if (is_pass) {
+        kvad_html_raw(html, "<p>With the cache, without it, in any chunks and batches: the same "
+                            "bits in all of ");
+        kvad_page_figure(html, report, "summary.correct.compared", KVAD_FIGURE_COUNT);
+        kvad_html_raw(html, " numbers compared.</p>\n");
+    } else {
+        kvad_html_add(html, "<p class=\"fail\">First failure: %s</p>\n",
+                      kvad_table_string(report, "summary.correct.first_failure", "unknown"));
+    }
+    add_error(html, report);
+    kvad_html_raw(html, "</article>\n");
+}
+
+/* "Of a step, 61 % is weights, ...": the three largest shares. */
+static void add_shares(struct kvad_html *html, const json_t *report) {
+    static const char *const paths[3] = {"summary.latency.shares.0", "summary.latency.shares.1",
+                                         "summary.latency.shares.2"};
+    for (int i = 0; i < 3; i++) {
+        const json_t *share = kvad_table_get(report, paths[i]);
+        char text[KVAD_FIGURE_SIZE];
+        if (!isfinite(kvad_table_number(share, "percent"))) break;
+        kvad_html_add(html, "%s%s %s", i == 0 ? " The step's time: " : ", ",
+                      kvad_table_string(share, "name", "?"),
+                      kvad_figure(KVAD_FIGURE_PERCENT, kvad_table_number(share, "percent"), text));
+        if (i == 2) kvad_html_raw(html, ".");
+    }
+}
+
+static void answer_latency(struct kvad_html *html, const json_t *report) {
+    open_answer(html, "How much faster, and why not more?", "none");
+    if (!is_number(report, "summary.latency.times_faster")) {
+        missing(html);
+        return;
+    }
+    kvad_page_figure(html, report, "summary.latency.times_faster", KVAD_FIGURE_RATIO);
+    kvad_html_raw(html, " <small>for ");
+    kvad_page_figure(html, report, "summary.latency.n_tokens", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " tokens</small></p>\n<p>");
+    kvad_page_figure(html, report, "summary.latency.naive_ms", KVAD_FIGURE_MS);
+    kvad_html_raw(html, " without a cache, ");
+    kvad_page_figure(html, report, "summary.latency.cached_ms", KVAD_FIGURE_MS);
+    kvad_html_raw(html, " with it");
+    if (json_is_false(kvad_table_get(report, "summary.latency.naive_is_measured")))
+        kvad_html_raw(html, "; the former is extrapolated from the measured curve");
+    kvad_html_raw(html, ".</p>\n");
+    if (is_number(report, "summary.latency.flop_ratio")) {
+        kvad_html_raw(html, "<p>Not ");
+        kvad_page_figure(html, report, "summary.latency.flop_ratio", KVAD_FIGURE_RATIO);
+        kvad_html_raw(html, ", as the operations of the last step would have it: with one token at "
+                            "a time all weights are read for that token alone, and the bytes fall "
+                            "only ");
+        kvad_page_figure(html, report, "summary.latency.byte_ratio", KVAD_FIGURE_RATIO);
+        kvad_html_raw(html, ".");
+        add_shares(html, report);
+        kvad_html_raw(html, "</p>\n");
+    }
+    kvad_html_raw(html, "</article>\n");
+}
+
+static void answer_memory(struct kvad_html *html, const json_t *report) {
+    open_answer(html, "How many bytes, and where are they?", "none");
+    if (!is_number(report, "summary.memory.token_bytes")) {
+        missing(html);
+        return;
+    }
+    kvad_page_figure(html, report, "summary.memory.cache_bytes", KVAD_FIGURE_BYTES);
+    kvad_html_raw(html, " <small>of cache at ");
+    kvad_page_figure(html, report, "summary.memory.n_tokens", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " tokens</small></p>\n<p>");
+    kvad_page_figure(html, report, "summary.memory.token_bytes", KVAD_FIGURE_BYTES);
+    kvad_html_raw(html, " per token. Requested memory equals the formula at ");
+    kvad_page_figure(html, report, "summary.memory.n_exact", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " of ");
+    kvad_page_figure(html, report, "summary.memory.n_checkpoints", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " checkpoints.</p>\n");
+    if (is_number(report, "summary.memory.explained_percent")) {
+        kvad_html_raw(html, "<p>Of the process's resident memory ");
+        kvad_page_figure(html, report, "summary.memory.explained_percent", KVAD_FIGURE_PERCENT);
+        kvad_html_raw(html, " has a named owner");
+        for (size_t i = 0; i < 3; i++) {
+            const json_t *owner =
+                json_array_get(kvad_table_get(report, "summary.memory.owners"), i);
+            char text[KVAD_FIGURE_SIZE];
+            if (!isfinite(kvad_table_number(owner, "resident"))) break;
+            kvad_html_add(
+                html, "%s%s %s", i == 0 ? ": " : ", ", kvad_table_string(owner, "name", "?"),
+                kvad_figure(KVAD_FIGURE_BYTES, kvad_table_number(owner, "resident"), text));
+        }
+        kvad_html_raw(html, ".</p>\n");
+    }
+    kvad_html_raw(html, "</article>\n");
+}
+
+void kvad_page_answers(struct kvad_html *html, const json_t *report) {
+    kvad_html_raw(html, "<section class=\"answers\" aria-label=\"Summary\">\n");
+    answer_correct(html, report);
+    answer_latency(html, report);
+    answer_memory(html, report);
+    kvad_html_raw(html, "</section>\n");
+}
