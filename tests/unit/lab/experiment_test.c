@@ -4,46 +4,7 @@
 
 #include "lab/experiment_internal.h"
 #include "lab/load.h"
-#include "lab/synthetic.h"
-#include "test.h"
-
-struct host {
-    struct kvad_model *model; /* the experiment's own, while it has one */
-    int n_reports;
-    int stop_at;          /* report that says stop; 0: none */
-    const char *spoil_at; /* a report that begins so changes a weight */
-    double last_done;
-    bool went_back;
-    const struct kvad_engine *engine;
-};
-
-static enum kvad_status open_model(void *user, enum kvad_weight_type weights,
-                                   struct kvad_model **out, struct kvad_error *err) {
-    struct host *host = user;
-    struct kvad_model_options options;
-    kvad_model_options_init(&options);
-    options.weights = weights;
-    enum kvad_status status = kvad_synthetic_build("tiny", 1, &options, out, err);
-    host->model = status == KVAD_OK ? *out : NULL;
-    return status;
-}
-
-static bool report(void *user, const char *what, double done) {
-    struct host *host = user;
-    host->went_back |= done < host->last_done || done > 1;
-    host->last_done = done;
-    if (host->spoil_at && strstr(what, host->spoil_at)) {
-        float *weight = (float *)(void *)host->model->layers[0].out.panels;
-        *weight += 1;
-        host->spoil_at = NULL;
-    }
-    return ++host->n_reports != host->stop_at;
-}
-
-static void engine_in_use(void *user, struct kvad_engine *engine) {
-    struct host *host = user;
-    host->engine = engine;
-}
+#include "lab_host.h"
 
 static struct kvad_experiment_options options_for(struct host *host) {
     static const uint32_t contexts[] = {20, 3, 8};
