@@ -61,7 +61,8 @@ def summary(rounds, arguments, versions):
             entry[kind] = merge(rows, kind)
         engines.append(entry)
     kvad = [row for row in rounds if row["engine"] == "kvad"]
-    result = {"schema": 1, "model": arguments.size, "threads": arguments.threads, "rounds": arguments.rounds}
+    result = {"schema": 1, "model": arguments.size, "threads": arguments.threads}
+    result["rounds"] = max(map(len, groups.values()))
     result["versions"] = {"kvad": kvad[0]["versions"]["kvad"] if kvad else None, **versions}
     result["machine"] = kvad[0]["machine"] if kvad else {}
     result["level"] = kvad[0]["level"] if kvad else None

@@ -2,10 +2,12 @@
 """Runs kvad and other engines in turn on the same random weights and the same threads, and writes a table of ratios.
 
 usage: bench/peers/run.py [--threads N] [--rounds N] [--size gpt2] [--only NAME,...] [--kvad PATH] [--out FOLDER]
+                          [--rows FILE]
 
 It installs the engines from PyPI into build/peers/venv (some gigabytes; llama.cpp is compiled), writes the weights
 there once, and takes half an hour for GPT-2 124M. Nothing else should run meanwhile. Each round runs every engine once,
-so that a slow minute hits all alike; what counts is the median over the rounds."""
+so that a slow minute hits all alike; what counts is the median over the rounds. With --rows the run may be had in
+pieces (a round, a type of weights): each adds to FILE, and the tables are made of all that it holds."""
 
 import argparse
 import datetime
@@ -36,6 +38,7 @@ def parse():
     parser.add_argument("--weights", default=",".join(TYPES))
     parser.add_argument("--only", default="", help="engines whose names begin so: kvad, llama.cpp, nanoGPT, HF")
     parser.add_argument("--seconds", type=float, default=0.5, help="how long one sample lasts at least")
+    parser.add_argument("--rows", type=pathlib.Path, help="add what was measured to this file of JSON lines")
     parser.add_argument("--kvad", default=ROOT / "build/release/cli/kvad", type=pathlib.Path)
     parser.add_argument("--out", default=HERE.parent / "results", type=pathlib.Path)
     return parser.parse_args()
@@ -145,6 +148,10 @@ def main():
             print(f"round {n + 1}/{arguments.rounds}, {i + 1}/{len(every)}: {engine.name} {engine.weights}",
                   file=sys.stderr)  # fmt: skip
             rounds += engine.run()
+    if arguments.rows:
+        with arguments.rows.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rounds)
+        rounds = [json.loads(line) for line in arguments.rows.read_text().splitlines()]
     versions = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, check=True).stdout
     versions = {package["name"]: package["version"] for package in json.loads(versions)}
     peers = {name: versions.get(name) for name in ("torch", "transformers", "llama_cpp_python")}
