@@ -11,8 +11,6 @@
 #include "cli/verify_faults.h"
 #include "cli/verify_table.h"
 
-enum { MAX_CHECKS = 64 };
-
 /* The value is the check's index; the names are those of the lab, in its order. */
 static const struct cli_choice checks[] = {
     {"reference", 0},
@@ -87,8 +85,8 @@ static const struct cli_group *const groups[] = {&verify_group, &cli_model_group
 struct verifying {
     const struct cli_settings *settings;
     bool shows_progress;
-    size_t n, n_done;                              /* checks */
-    struct kvad_verify_result results[MAX_CHECKS]; /* [n_done] */
+    size_t n, n_done;                                      /* checks */
+    struct kvad_verify_result results[KVAD_VERIFY_CHECKS]; /* [n_done] */
 };
 
 static bool report(void *user, const struct kvad_verify_check *check, const char *what) {

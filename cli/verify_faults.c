@@ -55,7 +55,7 @@ static void print_head(const struct kvad_matrix *matrix) {
         height = size > height ? size : height;
     }
     for (size_t line = 0; line < height; line++) {
-        char text[2 * KVAD_MATRIX_CHECKS + 1];
+        char text[2 * KVAD_VERIFY_CHECKS + 1];
         size_t end = 0;
         for (size_t c = 0; c < matrix->n_checks; c++) {
             size_t size = strlen(matrix->checks[c]->name), above = height - size;

@@ -277,11 +277,11 @@ enum kvad_status kvad_matrix_run(const struct kvad_matrix_options *options,
     if (runner.n_jobs == 0) runner.n_jobs = kvad_cpu_count_allowed();
     if (runner.n_jobs > MAX_JOBS) runner.n_jobs = MAX_JOBS;
     const struct kvad_verify_check *check;
-    while (matrix->n_checks < KVAD_MATRIX_CHECKS &&
-           (check = kvad_verify_check((unsigned)matrix->n_checks)))
+    while ((check = kvad_verify_check((unsigned)matrix->n_checks)))
         matrix->checks[matrix->n_checks++] = check;
     matrix->rows = kvad_alloc_zero(&heap, matrix->n_rows, sizeof *matrix->rows);
-    if (!matrix->rows) return kvad_fail_memory(err, "matrix", matrix->n_rows);
+    if (!matrix->rows)
+        return kvad_fail_memory(err, "matrix", matrix->n_rows * sizeof *matrix->rows);
     KVAD_TRY(kvad_synthetic_build("odd", MODEL_SEED, NULL, &runner.model, err));
     enum kvad_status status = run_clean(&runner);
     if (status == KVAD_OK && !matrix->is_void) status = run_faults(&runner);

@@ -11,7 +11,6 @@
 #include "lab/verify.h"
 
 enum {
-    KVAD_MATRIX_CHECKS = 32, /* at most */
     /* Checks that must catch a fault: one alone could lose it with its next change. */
     KVAD_MATRIX_ENOUGH = 2
 };
@@ -30,13 +29,13 @@ struct kvad_matrix_row {
     const char *name, *area, *meaning, *report; /* of the fault (base/faults.h) */
     enum kvad_kv_type kv;                       /* of the cache in these trials */
     uint64_t reached;                           /* passes of the fault's place, all checks */
-    enum kvad_trial trials[KVAD_MATRIX_CHECKS];
+    enum kvad_trial trials[KVAD_VERIFY_CHECKS];
     unsigned n_caught, n_broken; /* broken: crashed or timed out */
 };
 
 struct kvad_matrix {
     size_t n_checks, n_rows;
-    const struct kvad_verify_check *checks[KVAD_MATRIX_CHECKS];
+    const struct kvad_verify_check *checks[KVAD_VERIFY_CHECKS];
     struct kvad_matrix_row *rows; /* [n_rows] in the order of base/faults.def */
     struct kvad_allocator hook;   /* that they come from */
     double seconds;

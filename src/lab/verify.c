@@ -39,6 +39,7 @@ static const struct entry {
      verify_greedy},
 };
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
+_Static_assert(N_ENTRIES <= KVAD_VERIFY_CHECKS, "reports have room for all checks");
 
 const struct kvad_verify_check *kvad_verify_check(unsigned index) {
     return index < N_ENTRIES ? &entries[index].check : NULL;
@@ -177,9 +178,12 @@ enum kvad_status kvad_verify_run(struct kvad_verify *verify, const struct kvad_v
     *result = (struct kvad_verify_result){.check = check, .heap = &verify->heap};
     struct verify_run run = {.v = verify, .result = result, .err = err};
     uint64_t start = kvad_clock_ns();
+    bool passes = false;
     for (size_t i = 0; i < N_ENTRIES; i++)
         if (&entries[i].check == check && verify_case(&run, "%s", "without a cache"))
-            entries[i].run(&run);
+            passes = entries[i].run(&run);
+    bool is_pass = run.status == KVAD_OK && result->verdict == KVAD_VERDICT_PASS;
+    if (is_pass && (!passes || result->n_compared == 0)) verify_fail(&run, "nothing was compared");
     result->seconds = (double)(kvad_clock_ns() - start) * 1e-9;
     if (result->verdict != KVAD_VERDICT_FAIL) result->where[0] = '\0';
     return run.status;

@@ -5,13 +5,17 @@
  *     kvad_verify_open -> kvad_verify_run (one check) ... -> kvad_verify_close
  *
  * A check opens its own engines. A wrong engine is a verdict, not an accident: errors of the engine
- * fail the check, every wait has an end, and nothing of a failed check is left behind. */
+ * fail the check, every wait has an end, and nothing of a failed check is left behind, but for an
+ * engine whose tables are wrong, which cannot even be closed. One thread; another one, or a signal
+ * handler, may interrupt the engine in use. */
 #ifndef KVAD_LAB_VERIFY_H
 #define KVAD_LAB_VERIFY_H
 
 #include <jansson.h>
 
 #include "kvad/kvad.h"
+
+enum { KVAD_VERIFY_CHECKS = 32 }; /* at most */
 
 enum kvad_verify_level {
     KVAD_VERIFY_QUICK, /* short texts, a few of the many lengths: seconds on a small model */
@@ -112,7 +116,8 @@ struct kvad_verify_setup {
 void kvad_verify_get_setup(const struct kvad_verify *verify, struct kvad_verify_setup *setup);
 
 /** Run one check of kvad_verify_check(). KVAD_OK whatever the verdict is; KVAD_ERR_NO_MEMORY,
- * KVAD_ERR_CANCELLED: there is none. kvad_verify_result_deinit() follows in any case. */
+ * KVAD_ERR_CANCELLED: there is none. A check that compares nothing fails.
+ * kvad_verify_result_deinit() follows in any case. */
 enum kvad_status kvad_verify_run(struct kvad_verify *verify, const struct kvad_verify_check *check,
                                  struct kvad_verify_result *result, struct kvad_error *err);
 /** A zeroed result is allowed. */

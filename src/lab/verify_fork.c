@@ -65,7 +65,8 @@ static bool fork_many(struct verify_rig *rig) {
     memcpy(rig->texts, texts, sizeof texts);
     struct kvad_error err;
     if (!verify_ok(rig->run, kvad_sequence_reorder(rig->sequences, sources, VERIFY_SEQUENCES, &err),
-                   &err))
+                   &err) ||
+        !verify_sound(rig->run, rig->engine))
         return false;
     return advance(rig, 3, 1, NULL) && advance(rig, 17, 17, NULL);
 }

@@ -7,7 +7,7 @@ enum {
 };
 
 /* What is done next. */
-enum action { STEP, DRAFT, GO_BACK, FORK, REORDER, RESTART, N_ACTIONS };
+enum action { STEP, DRAFT, GO_BACK, FORK, REORDER, RESTART };
 
 struct mixture {
     struct verify_rig rig;
@@ -56,8 +56,10 @@ static bool fork_to(struct mixture *m, size_t parent, size_t child) {
     struct kvad_error err;
     kvad_sequence_destroy(&rig->sequences[child]);
     rig->texts[child] = text;
-    return verify_ok(
-        rig->run, kvad_sequence_fork(rig->sequences[parent], &rig->sequences[child], &err), &err);
+    return verify_ok(rig->run,
+                     kvad_sequence_fork(rig->sequences[parent], &rig->sequences[child], &err),
+                     &err) &&
+           verify_sound(rig->run, rig->engine);
 }
 
 static bool reorder(struct mixture *m) {
@@ -71,7 +73,9 @@ static bool reorder(struct mixture *m) {
     memcpy(rig->texts, texts, sizeof texts);
     struct kvad_error err;
     return verify_ok(rig->run,
-                     kvad_sequence_reorder(rig->sequences, sources, VERIFY_SEQUENCES, &err), &err);
+                     kvad_sequence_reorder(rig->sequences, sources, VERIFY_SEQUENCES, &err),
+                     &err) &&
+           verify_sound(rig->run, rig->engine);
 }
 
 static bool act(struct mixture *m) {
@@ -85,8 +89,7 @@ static bool act(struct mixture *m) {
     case FORK: return fork_to(m, i, draw(m, VERIFY_SEQUENCES));
     case REORDER: return reorder(m);
     case RESTART: return verify_rig_restart(rig, i, &rig->run->v->texts[draw(m, 5)]);
-    case STEP:
-    case N_ACTIONS: break;
+    case STEP: break;
     }
     return step(m);
 }

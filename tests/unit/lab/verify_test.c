@@ -58,17 +58,22 @@ static void close_verify(struct host *host, struct kvad_verify **verify) {
     assert_int_equal(atomic_load(&host->heap.n_live), 0);
 }
 
-/* All checks; returns how many are not applicable. */
-static size_t pass_all(struct kvad_model *model, struct kvad_verify_options options,
-                       const char *name) {
+struct passed {
+    size_t n_skipped;
+    uint64_t n_compared;
+};
+
+/* All checks. */
+static struct passed pass_all(struct kvad_model *model, struct kvad_verify_options options,
+                              const char *name) {
     struct host host = {.model = model};
+    struct passed passed = {0};
     options.hook = test_heap_hook(&host.heap);
     options.report = report;
     options.engine_in_use = engine_in_use;
     options.user = &host;
     struct kvad_verify *verify = open_verify(&host, &options);
     const struct kvad_verify_check *check;
-    size_t n_skipped = 0;
     for (unsigned i = 0; (check = kvad_verify_check(i)); i++) {
         struct kvad_verify_result result;
         struct kvad_error err;
@@ -81,11 +86,12 @@ static size_t pass_all(struct kvad_model *model, struct kvad_verify_options opti
         if (result.verdict == KVAD_VERDICT_PASS) assert_true(result.n_compared > 0);
         if (result.verdict == KVAD_VERDICT_SKIP) assert_true(strlen(result.text) > 0);
         assert_int_equal(strlen(result.where), 0);
-        n_skipped += result.verdict == KVAD_VERDICT_SKIP;
+        passed.n_skipped += result.verdict == KVAD_VERDICT_SKIP;
+        passed.n_compared += result.n_compared;
         kvad_verify_result_deinit(&result);
     }
     close_verify(&host, &verify);
-    return n_skipped;
+    return passed;
 }
 
 /* ---------------------------------------------------------------- what is right passes */
@@ -145,9 +151,12 @@ static void test_the_full_level_passes_and_compares_more(void **state) {
     (void)state;
     struct tiny_model *tiny = tiny_model_create(&tiny_odd);
     struct kvad_model *model = tiny_model_build(tiny);
-    struct kvad_verify_options options = {
-        .level = KVAD_VERIFY_FULL, .n_threads = 1, .kv = KVAD_KV_Q8};
-    assert_int_equal(pass_all(model, options, "full"), 0);
+    struct kvad_verify_options options = {.n_threads = 1, .kv = KVAD_KV_Q8};
+    struct passed quick = pass_all(model, options, "quick");
+    options.level = KVAD_VERIFY_FULL;
+    struct passed full = pass_all(model, options, "full");
+    assert_int_equal(full.n_skipped, 0);
+    assert_true(full.n_compared > 2 * quick.n_compared);
     kvad_model_release(&model);
     tiny_model_destroy(tiny);
 }
@@ -160,7 +169,8 @@ static void test_what_a_short_context_has_no_room_for_says_so(void **state) {
         sizes.n_ctx = lengths[i];
         struct tiny_model *tiny = tiny_model_create(&sizes);
         struct kvad_model *model = tiny_model_build(tiny);
-        size_t n = pass_all(model, (struct kvad_verify_options){.n_threads = 1}, "short");
+        struct kvad_verify_options options = {.n_threads = 1};
+        size_t n = pass_all(model, options, "short").n_skipped;
         size_t least = lengths[i] < 18 ? 3 : lengths[i] < 48, most = lengths[i] < 20 ? 9 : least;
         assert_in_range(n, least, most);
         kvad_model_release(&model);
@@ -207,6 +217,24 @@ static void test_a_failed_check_names_the_case_the_position_and_the_layer(void *
     spoil("reference", 1, "float64", ": position ");
     spoil("order", 1, "paged", "K of layer 3");
     spoil("classic", 0, "token 60", ": position 60, layer 1, element 0: ");
+}
+
+static void test_a_check_that_compares_nothing_fails(void **state) {
+    (void)state;
+    static const struct kvad_verify_check unknown = {"unknown", "nothing with nothing"};
+    struct tiny_model *tiny = tiny_model_create(&tiny_odd);
+    struct host host = {.model = tiny_model_build(tiny)};
+    struct kvad_verify_options options = options_for(&host);
+    struct kvad_verify *verify = open_verify(&host, &options);
+    struct kvad_verify_result result;
+    struct kvad_error err;
+    assert_ok(kvad_verify_run(verify, &unknown, &result, &err), &err);
+    assert_int_equal(result.verdict, KVAD_VERDICT_FAIL);
+    assert_string_equal(result.text, "nothing was compared");
+    kvad_verify_result_deinit(&result);
+    close_verify(&host, &verify);
+    kvad_model_release(&host.model);
+    tiny_model_destroy(tiny);
 }
 
 static void test_the_same_seed_does_the_same_and_another_one_does_not(void **state) {
@@ -348,6 +376,7 @@ int main(void) {
         cmocka_unit_test(test_the_full_level_passes_and_compares_more),
         cmocka_unit_test(test_what_a_short_context_has_no_room_for_says_so),
         cmocka_unit_test(test_a_failed_check_names_the_case_the_position_and_the_layer),
+        cmocka_unit_test(test_a_check_that_compares_nothing_fails),
         cmocka_unit_test(test_the_same_seed_does_the_same_and_another_one_does_not),
         cmocka_unit_test(test_an_interrupt_ends_a_check_without_a_verdict),
         cmocka_unit_test(test_memory_that_runs_out_leaves_nothing_behind),
