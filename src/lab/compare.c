@@ -99,6 +99,8 @@ static json_t *compare_changes(const json_t *a, const json_t *b) {
     int failed = !changes;
     failed |= add_change(changes, "version", json_object_get(a, "version"),
                          json_object_get(b, "version"));
+    failed |= add_change(changes, "program", json_object_get(a, "program"),
+                         json_object_get(b, "program"));
     for (size_t i = 0; i < COUNT_OF(objects) && !failed; i++)
         failed |= compare_members(changes, objects[i], json_object_get(a, objects[i]),
                                   json_object_get(b, objects[i]));
@@ -256,7 +258,7 @@ void kvad_compare_page(struct kvad_html *html, const json_t *comparison) {
     kvad_html_raw(html, "<header>\n<h1>Two runs beside each other</h1>\n");
     add_side(html, comparison, "a", "A");
     add_side(html, comparison, "b", "B");
-    kvad_html_raw(html, "</header>\n<main>\n<section>\n");
+    kvad_html_raw(html, "</header>\n<main>\n<section class=\"whole\">\n");
     if (!json_array_size(kvad_table_get(comparison, "checks")))
         kvad_html_raw(html, "<p>Every check that both ran has the same verdict.</p>\n");
     if (!json_array_size(kvad_table_get(comparison, "changes")))

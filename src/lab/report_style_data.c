@@ -39,7 +39,7 @@ const char kvad_report_style[] =
     ".big small{font-size:.95rem;font-weight:500}\n"
     "@media (min-width:60rem){body{max-width:64rem}.answers{grid-template-columns:repeat(3,1fr)}"
     "main>section,footer{max-width:47rem;margin-left:auto;margin-right:auto}"
-    "main>.answers{max-width:none}}\n"
+    "main>.answers,main>.whole{max-width:none}}\n"
     "nav{margin:1rem 0 0;font-size:.9rem}nav a{display:inline-block;margin-right:1.1rem;"
     "padding:.25rem 0}\n"
     "figure{margin:1.5rem 0 1rem}figcaption{font-weight:600;margin-bottom:.5rem}\n"
