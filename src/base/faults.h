@@ -33,8 +33,8 @@ void kvad_fault_set(enum kvad_fault fault);
 uint64_t kvad_fault_reached(enum kvad_fault fault);
 /** Whether any fault is active. Any thread. */
 bool kvad_fault_is_any(void);
-/** Name ("table-swapped"), area ("table"), meaning, and who reported it ("LAYOUT-5 owner/name#22");
- * NULL outside the list. */
+/** Name ("table-swapped"), area ("table"), meaning, and who reported it ("LAYOUT-5 owner/name#22",
+ * with a row of docs/known-bugs.md or without); NULL outside the list. */
 const char *kvad_fault_name(enum kvad_fault fault);
 const char *kvad_fault_area(enum kvad_fault fault);
 const char *kvad_fault_meaning(enum kvad_fault fault);
