@@ -1,4 +1,4 @@
-/* Pieces of JSON that a bench and an experiment have in common; each is NULL when memory is out,
+/* Pieces of JSON that bench, experiment and trace have in common; each is NULL when memory is out,
  * and the caller owns it. */
 #ifndef KVAD_LAB_BENCH_JSON_H
 #define KVAD_LAB_BENCH_JSON_H

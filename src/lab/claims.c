@@ -120,7 +120,7 @@ static void judge_overhead(const struct kvad_claim_facts *facts, struct kvad_cla
                  : c->figure <= 10 ? KVAD_CLAIM_REFUTED
                                    : KVAD_CLAIM_ONLY_WHEN;
     if (c->verdict == KVAD_CLAIM_ONLY_WHEN)
-        SAY(c->when, "weights and cache are read in little time, as in this small model");
+        SAY(c->when, "weights and cache are read in little time, as they are here");
 }
 
 /* Largest share of attention over all contexts of one side. */

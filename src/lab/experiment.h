@@ -104,8 +104,9 @@ struct kvad_experiment_result {
     char void_why[256];
 };
 
-/** Run. KVAD_OK also for a void run. Errors as kvad_bench_run(); KVAD_ERR_CONTEXT_FULL also for a
- * model with a context below 4. kvad_experiment_result_deinit() follows in any case. */
+/** Run; one thread. KVAD_OK also for a void run. Errors as kvad_bench_run(); KVAD_ERR_CONTEXT_FULL
+ * also for a model with a context below 4, KVAD_ERR_ARGUMENT for fewer than two contexts.
+ * kvad_experiment_result_deinit() follows in any case. */
 enum kvad_status kvad_experiment_run(const struct kvad_experiment_options *options,
                                      struct kvad_experiment_result *result, struct kvad_error *err);
 /** A zeroed result is allowed. */

@@ -10,8 +10,9 @@
  *            subtracted: what is left is the formula, to the byte, or the residual is not 0.
  *
  * Counts are of the caller's allocator (kvad_allocator), which the lab wraps: they know nothing of
- * what the engine believes. Formulas are lab/memory_formula.h's. Resident bytes are pages that
- * /proc/self/pagemap says are present, of the ranges that the allocator gave. */
+ * what the engine believes. Only what a text holds of a pool is the engine's own count, since no
+ * allocator sees it. Formulas are lab/memory_formula.h's. Resident bytes are pages that
+ * /proc/self/pagemap says are present, of the ranges that the allocator gave. One thread. */
 #ifndef KVAD_LAB_MEMORY_H
 #define KVAD_LAB_MEMORY_H
 
@@ -63,7 +64,7 @@ struct kvad_memory_checkpoint {
     uint32_t tokens;
     uint64_t rows;      /* tokens times the bytes of a token */
     uint64_t remainder; /* of the last block, beyond them */
-    /* Live: what the text holds. */
+    /* Live: what the text holds, by kvad_engine_get_info(). */
     uint64_t formula, held;
     int64_t residual; /* held - formula */
     /* Reserved: what the allocator was asked for; counted as all that is live there minus the
@@ -98,8 +99,10 @@ struct kvad_memory_result {
     struct kvad_heap heap; /* of the runs */
 };
 
-/** Measure. KVAD_ERR_ARGUMENT for an empty list or a context that the model does not have.
- * kvad_memory_result_deinit() follows in any case. The process should do nothing else meanwhile. */
+/** Measure. KVAD_ERR_ARGUMENT for an empty list, KVAD_ERR_CONTEXT_FULL for a context that the model
+ * does not have, KVAD_ERR_CANCELLED, KVAD_ERR_NO_MEMORY, KVAD_ERR_IO (of /proc), and what opening
+ * gives. kvad_memory_result_deinit() follows in any case. The process should do nothing else
+ * meanwhile. */
 enum kvad_status kvad_memory_measure(const struct kvad_memory_options *options,
                                      struct kvad_memory_result *result, struct kvad_error *err);
 /** A zeroed result is allowed. */

@@ -63,7 +63,7 @@ struct kvad_memory_room {
     size_t reserved; /* from the allocator, whatever the text is */
 };
 /** grow: ceil(T/B) B, reserved as held. static: the context in whole blocks, both. paged and none:
- * ceil(T/B) B of a pool of n_sequences contexts. `none` holds it during the step alone. */
+ * ceil(T/B) B of a pool of n_sequences contexts; `none` until its window is computed again. */
 struct kvad_memory_room kvad_memory_room_of(enum kvad_cache_policy policy, uint32_t tokens,
                                             uint32_t n_ctx, uint32_t block_tokens,
                                             uint32_t n_sequences);

@@ -19,7 +19,7 @@ struct kvad_memory_question {
 struct kvad_memory_road {
     bool is_own;        /* what the model does already, as asked for */
     char name[40];      /* "2 kv heads (GQA)" */
-    char formula[56];   /* "L K 2 d e" */
+    char formula[56];   /* "L*K*2*d*e" */
     char numbers[64];   /* "12*12*2*64*4" */
     size_t token_bytes; /* 0: depends on the length of the text */
     size_t bytes;       /* of all texts */

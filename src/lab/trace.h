@@ -11,9 +11,10 @@
  *     copies      must stay free, so that `grow` can copy its largest text once more
  *     free        the rest: too little for the next request, or nobody asks for it
  *
- * They add up to the budget after every step. `later`, `never` and `remainder` are what Kwon et
- * al., "Efficient memory management for large language model serving with PagedAttention", SOSP
- * 2023, figure 2, call reservation and internal fragmentation; `free` holds their external one. */
+ * They add up to the budget after every step; what is held is what the engine counts.
+ * `later`, `never` and `remainder` are what Kwon et al., "Efficient memory management for large
+ * language model serving with PagedAttention", SOSP 2023, figure 2, call reservation and internal
+ * fragmentation; `free` holds their external one. */
 #ifndef KVAD_LAB_TRACE_H
 #define KVAD_LAB_TRACE_H
 
@@ -153,8 +154,9 @@ struct kvad_trace_result {
     char void_why[256];
 };
 
-/** Run all. KVAD_OK also for a void run. KVAD_ERR_NO_BLOCKS if not even one whole context fits the
- * budget. The result holds no memory. */
+/** Run all; one thread. KVAD_OK also for a void run. KVAD_ERR_NO_BLOCKS if not even one whole
+ * context fits the budget, KVAD_ERR_UNSUPPORTED for an unknown `cpu` or a context below 64 tokens,
+ * KVAD_ERR_CANCELLED, KVAD_ERR_NO_MEMORY. The result holds no memory. */
 enum kvad_status kvad_trace_run(const struct kvad_trace_options *options,
                                 struct kvad_trace_result *result, struct kvad_error *err);
 

@@ -1,14 +1,10 @@
 #include "lab/trace_json.h"
 
-#include <math.h>
-
+#include "lab/bench_json.h"
 #include "lab/machine_json.h"
 
-/* Clocks give no more than six digits. */
 static json_t *number(double value) {
-    if (!isfinite(value)) return json_null();
-    double scale = value != 0 ? pow(10, 6 - ceil(log10(fabs(value)))) : 1;
-    return json_real(round(value * scale) / scale);
+    return kvad_bench_number_json(value);
 }
 
 static json_t *places_json(const struct kvad_trace_policy *p) {
