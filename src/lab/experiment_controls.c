@@ -146,16 +146,20 @@ static void not_shown(struct experiment *x, enum control which, const char *why)
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
-/* `tolerance` in per cent, both ways; 0: at most what was predicted. */
+enum kvad_control_verdict experiment_control_verdict(double predicted, double measured,
+                                                     double tolerance) {
+    bool holds = tolerance > 0 ? fabs(measured - predicted) <= predicted * tolerance / 100
+                               : measured <= predicted;
+    return holds ? KVAD_CONTROL_HOLDS : KVAD_CONTROL_FAILS;
+}
+
 static void judge(struct experiment *x, enum control which, double predicted, double measured,
                   double tolerance, const char *why) {
     struct kvad_control *c = control(x, which);
-    bool holds = tolerance > 0 ? fabs(measured - predicted) <= predicted * tolerance / 100
-                               : measured <= predicted;
     c->predicted = predicted;
     c->measured = measured;
     c->tolerance_percent = tolerance;
-    c->verdict = holds ? KVAD_CONTROL_HOLDS : KVAD_CONTROL_FAILS;
+    c->verdict = experiment_control_verdict(predicted, measured, tolerance);
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 

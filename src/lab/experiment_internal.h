@@ -61,6 +61,9 @@ enum kvad_status experiment_measure_curve(struct experiment *x, struct kvad_erro
 void experiment_explain(const struct kvad_experiment_point *point, struct kvad_experiment_gap *gap);
 
 /* experiment_controls.c */
+/* `tolerance` in per cent of predicted, both ways; 0: at most what was predicted. */
+enum kvad_control_verdict experiment_control_verdict(double predicted, double measured,
+                                                     double tolerance);
 enum kvad_status experiment_run_controls(struct experiment *x, struct kvad_error *err);
 
 /* Whole texts, measured or interpolated: experiment_totals.c. */

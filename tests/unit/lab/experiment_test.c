@@ -192,6 +192,24 @@ static void test_controls_and_claims_all_have_a_verdict_and_a_reason(void **stat
         assert_true(seen->result.claims[i].id && *seen->result.claims[i].ours);
 }
 
+static void test_a_control_fails_outside_its_tolerance(void **state) {
+    (void)state;
+    static const struct {
+        double predicted, measured, tolerance;
+        enum kvad_control_verdict verdict;
+    } cases[] = {
+        {100, 115, 15, KVAD_CONTROL_HOLDS},   {100, 85, 15, KVAD_CONTROL_HOLDS},
+        {100, 115.1, 15, KVAD_CONTROL_FAILS}, {100, 84.9, 15, KVAD_CONTROL_FAILS},
+        {100, 100, 0, KVAD_CONTROL_HOLDS},    {100, 1, 0, KVAD_CONTROL_HOLDS},
+        {100, 100.1, 0, KVAD_CONTROL_FAILS},  {NAN, 1, 15, KVAD_CONTROL_FAILS},
+        {1, NAN, 0, KVAD_CONTROL_FAILS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(
+            experiment_control_verdict(cases[i].predicted, cases[i].measured, cases[i].tolerance),
+            cases[i].verdict);
+}
+
 static void test_one_thread_has_no_control_of_one_thread(void **state) {
     (void)state;
     struct host host = {0};
@@ -315,6 +333,7 @@ int main(void) {
         cmocka_unit_test(test_the_gap_is_what_is_beyond_the_operations),
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_controls_and_claims_all_have_a_verdict_and_a_reason),
+        cmocka_unit_test(test_a_control_fails_outside_its_tolerance),
         cmocka_unit_test(test_one_thread_has_no_control_of_one_thread),
         cmocka_unit_test(test_progress_goes_forward_and_no_engine_is_left_in_use),
         cmocka_unit_test(test_another_answer_makes_the_run_void),
