@@ -150,6 +150,13 @@ static void compare(const struct rig *rig, struct kvad_memory_checkpoint *c) {
     c->peak -= c->memory.others;
 }
 
+/* Checkpoint i of n: spread evenly over the context, the last at its end, each a token less early
+ * than the one before, because lengths on the edge of a block would never show its remainder. */
+static uint32_t checkpoint_tokens(uint32_t n_ctx, uint32_t n, uint32_t i) {
+    uint32_t even = (uint32_t)((uint64_t)n_ctx * (i + 1) / n);
+    return n_ctx / n >= n ? even - (n - 1 - i) : even;
+}
+
 static enum kvad_status pass(struct rig *rig, const char *name,
                              struct kvad_memory_checkpoint *checkpoints, struct kvad_error *err) {
     bool keeps_nothing = rig->run->policy == KVAD_CACHE_NONE;
@@ -157,7 +164,7 @@ static enum kvad_status pass(struct rig *rig, const char *name,
     KVAD_TRY(kvad_sequence_truncate(rig->sequence, 0, err));
     for (uint32_t i = 0; i < n; i++) {
         struct kvad_memory_checkpoint *c = &checkpoints[i];
-        c->tokens = (uint32_t)((uint64_t)rig->m->result->n_ctx * (i + 1) / n);
+        c->tokens = checkpoint_tokens(rig->m->result->n_ctx, n, i);
         KVAD_TRY(ask(rig->m, rig->run, name, c->tokens, err));
         if (keeps_nothing) KVAD_TRY(kvad_sequence_truncate(rig->sequence, 0, err));
         (void)memory_ledger_take_peak(&rig->m->ledger);
