@@ -240,8 +240,7 @@ static void test_progress_goes_forward_and_no_engine_is_left_in_use(void **state
 static void test_another_answer_makes_the_run_void(void **state) {
     (void)state;
     static const char *const places[] = {"context 8, cache static",
-                                         "first look: f32 decode, context "
-                                         "63, cache paged",
+                                         "first look: f32 decode, context 63, cache paged",
                                          "token 8 of 15, cache paged"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         struct host host = {.spoil_at = places[i]};
