@@ -141,6 +141,12 @@ static void test_a_flat_curve(void **state) {
     assert_verdict(&m, "flat", KVAD_CLAIM_CONFIRMED);
     m.cached[1] = 40;
     assert_verdict(&m, "flat", KVAD_CLAIM_REFUTED);
+    set_up(&m);
+    m.cached[2] = 40; /* flat up to 64, which is more than a sixteenth of 1000 */
+    assert_verdict(&m, "flat", KVAD_CLAIM_ONLY_WHEN);
+    static const uint32_t others[POINTS] = {1, 32, 256, 512, 1000}; /* and 32 is less */
+    m.facts.cached.contexts = others;
+    assert_verdict(&m, "flat", KVAD_CLAIM_REFUTED);
 }
 
 static void test_overhead(void **state) {
@@ -151,8 +157,12 @@ static void test_overhead(void **state) {
     assert_true(fabs(judge(&m, "overhead")->figure - 100 * 0.5 / 22) < 1e-9);
     m.facts.overhead_ms = 11;
     assert_verdict(&m, "overhead", KVAD_CLAIM_CONFIRMED);
-    m.facts.overhead_ms = 5;
+    m.facts.overhead_ms = 10.9; /* just below a half, just above a tenth, just below it */
     assert_verdict(&m, "overhead", KVAD_CLAIM_ONLY_WHEN);
+    m.facts.overhead_ms = 2.3;
+    assert_verdict(&m, "overhead", KVAD_CLAIM_ONLY_WHEN);
+    m.facts.overhead_ms = 2.1;
+    assert_verdict(&m, "overhead", KVAD_CLAIM_REFUTED);
     m.facts.gap_ms = 0; /* nothing is missing, so nothing explains it */
     assert_verdict(&m, "overhead", KVAD_CLAIM_REFUTED);
 }
@@ -181,6 +191,11 @@ static void test_cubic_growth(void **state) {
     m.facts.n_ctx = 100000; /* 3 * 4.285 * 4608 = 59236 tokens */
     assert_verdict(&m, "cubic", KVAD_CLAIM_ONLY_WHEN);
     assert_non_null(strstr(judge(&m, "cubic")->when, "59236"));
+    m.facts.n_ctx = 1024;
+    for (size_t i = 0; i < POINTS; i++)
+        m.naive[i] = pow(contexts[i], 1.65); /* N^2.65 in all */
+    assert_true(judge(&m, "cubic")->figure > 2.6);
+    assert_verdict(&m, "cubic", KVAD_CLAIM_REFUTED);
     for (size_t i = 0; i < POINTS; i++)
         m.naive[i] = (double)contexts[i] * contexts[i];
     assert_verdict(&m, "cubic", KVAD_CLAIM_CONFIRMED);

@@ -192,6 +192,38 @@ static void test_controls_and_claims_all_have_a_verdict_and_a_reason(void **stat
         assert_true(seen->result.claims[i].id && *seen->result.claims[i].ours);
 }
 
+static double figure(const struct kvad_experiment_result *result, const char *id) {
+    for (size_t i = 0; i < KVAD_CLAIMS; i++)
+        if (strcmp(result->claims[i].id, id) == 0) return result->claims[i].figure;
+    fail_msg("no claim \"%s\"", id);
+    return NAN;
+}
+
+/* Attention with storing rows, in per cent of the sample that had clocks. */
+static double attention_percent(const struct kvad_bench_case *c) {
+    double ms = c->parts[KVAD_PART_ATTENTION].ms + c->parts[KVAD_PART_STORE_KV].ms;
+    return 100 * ms / c->parts_wall_ms;
+}
+
+static void test_claims_are_judged_by_the_numbers_of_the_run(void **state) {
+    const struct seen *seen = *state;
+    const struct kvad_experiment_result *result = &seen->result;
+    const struct kvad_experiment_gap *gap = &result->gap;
+    double missing = gap->wall_ms - gap->ideal_ms, attention = 0;
+    double overhead = gap->share_ms[KVAD_SHARE_SYNCHRONISATION] + gap->share_ms[KVAD_SHARE_OTHER];
+    double of_missing = missing > 0 ? 100 * overhead / missing : 0;
+    assert_true(fabs(figure(result, "overhead") - of_missing) < 1e-9);
+    for (size_t i = 0; i < result->n_points; i++) {
+        attention = fmax(attention, attention_percent(result->points[i].cases[KVAD_CACHE_NONE]));
+        attention = fmax(attention, attention_percent(result->points[i].cases[KVAD_CACHE_PAGED]));
+    }
+    assert_true(fabs(figure(result, "attention") - attention) < 1e-9);
+    double total =
+        result->totals[KVAD_CACHE_NONE].seconds / result->totals[KVAD_CACHE_PAGED].seconds;
+    assert_true(figure(result, "total") == total && figure(result, "hundred") == total);
+    assert_true(figure(result, "flops") == result->points[2].time_ratio);
+}
+
 static void test_a_control_fails_outside_its_tolerance(void **state) {
     (void)state;
     static const struct {
@@ -332,6 +364,7 @@ int main(void) {
         cmocka_unit_test(test_the_gap_is_what_is_beyond_the_operations),
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_controls_and_claims_all_have_a_verdict_and_a_reason),
+        cmocka_unit_test(test_claims_are_judged_by_the_numbers_of_the_run),
         cmocka_unit_test(test_a_control_fails_outside_its_tolerance),
         cmocka_unit_test(test_one_thread_has_no_control_of_one_thread),
         cmocka_unit_test(test_progress_goes_forward_and_no_engine_is_left_in_use),

@@ -1,5 +1,7 @@
 #include "lab/trace.h"
 
+#include <math.h>
+
 #include "lab/synthetic.h"
 #include "model/model.h"
 #include "test.h"
@@ -200,6 +202,40 @@ static void test_bytes_add_up_to_the_budget_after_every_step_on_every_policy(voi
     }
 }
 
+/* Tokens of room, mean over steps, by place. */
+static void assert_places(const struct kvad_trace_policy *p, const double tokens[]) {
+    for (size_t i = 0; i < KVAD_TRACE_PLACES; i++) {
+        if (fabs(p->percent[i] - 100 * tokens[i] / N_CTX) < 1e-9) continue;
+        fail_msg("%s, %s: %g %%, not of %g tokens", kvad_cache_policy_name(p->policy),
+                 kvad_trace_place_name((enum kvad_trace_place)i), p->percent[i], tokens[i]);
+    }
+}
+
+/* By hand: prompts of 3 and 7, outputs of 5 and 2, in the bytes of one context of 64. The second one
+ * waits for a static area over five steps: texts of 3, 4, 5 and 6 tokens, of 7 in the end, and then
+ * nothing. With blocks of 16 both start at once, and the second one ends after two of five steps. */
+static void test_places_and_means_are_those_counted_by_hand(void **state) {
+    (void)state;
+    struct kvad_trace_item items[] = {{0, 3, 5}, {0, 7, 2}};
+    struct kvad_trace trace = {items, 2};
+    struct host host = {0};
+    struct kvad_trace_result result;
+    struct kvad_error err;
+    assert_ok(run(&host, &trace, N_CTX * TOKEN, &result, &err), &err);
+    const struct kvad_trace_policy *grow = &result.policies[0], *reserved = &result.policies[1],
+                                   *paged = &result.policies[2];
+    /* live, later, never, remainder, copies, free */
+    assert_places(reserved, (const double[]){18 / 5.0, 10 / 5.0, 4 * 57 / 5.0, 0, 0, 64 / 5.0});
+    assert_places(grow, (const double[]){25 / 5.0, 0, 0, 55 / 5.0, 4 * 16 / 5.0, 176 / 5.0});
+    assert_places(paged, (const double[]){25 / 5.0, 0, 0, 55 / 5.0, 0, 240 / 5.0});
+    assert_true(fabs(reserved->waste_percent - (100 - 100 * 18 / 256.0)) < 1e-9);
+    assert_true(fabs(paged->waste_percent - (100 - 100 * 25 / 80.0)) < 1e-9);
+    assert_true(reserved->n_steps == 7 && grow->n_steps == 5 && paged->n_steps == 5);
+    assert_true(reserved->mean_in_flight == 1 && fabs(paged->mean_in_flight - 7 / 5.0) < 1e-12);
+    assert_true(reserved->max_in_flight == 1 && paged->max_in_flight == 2);
+    assert_true(fabs(reserved->mean_waiting - 5 / 7.0) < 1e-12 && paged->mean_waiting == 0);
+}
+
 /* By hand: prompts of 3 and 7, outputs of 5 and 2. */
 static void test_rows_of_padded_and_ragged_batches_are_counted(void **state) {
     (void)state;
@@ -215,10 +251,16 @@ static void test_rows_of_padded_and_ragged_batches_are_counted(void **state) {
     assert_int_equal(p->n_measured, 1);
     assert_int_equal(p->measured_padded, p->padded_rows);
     assert_int_equal(p->measured_ragged, p->ragged_rows);
-    assert_true(p->padded_flops > p->ragged_flops && p->ragged_flops > 0);
+    /* A row of the layers, a row of logits, a token that a row sees. */
+    double row = 2.0 * 2 * 12 * 64 * 64, head = 2.0 * 301 * 64, pair = 2.0 * 4 * 64;
+    assert_true(p->ragged_flops == 15 * row + 7 * head + (7 * 8 / 2 + 8 * 9 / 2) * pair);
+    assert_true(p->padded_flops == 22 * row + 10 * head + 2 * (11 * 12 / 2) * pair);
+    assert_int_equal(result.budget, 4 * N_CTX * TOKEN);
     assert_true(p->padded_seconds > 0 && p->ragged_seconds > 0);
     assert_int_equal(result.prefix.tokens_off, 16 * 48);
     assert_int_equal(result.prefix.tokens_on, 32 + 16 * 16);
+    assert_true(result.prefix.last_off.median >= result.prefix.mean_off.median);
+    assert_true(result.prefix.last_on.median >= result.prefix.mean_on.median);
     for (size_t i = 0; i < KVAD_TRACE_OVERHEADS; i++)
         assert_true(result.overheads[i].step_us > result.overheads[i].forward_us);
 }
@@ -270,6 +312,7 @@ int main(void) {
         cmocka_unit_test(test_lines_of_json_are_a_trace),
         cmocka_unit_test(test_lines_that_are_no_requests_are_refused_by_number),
         cmocka_unit_test(test_bytes_add_up_to_the_budget_after_every_step_on_every_policy),
+        cmocka_unit_test(test_places_and_means_are_those_counted_by_hand),
         cmocka_unit_test(test_rows_of_padded_and_ragged_batches_are_counted),
         cmocka_unit_test(test_a_run_is_void_when_a_way_gives_other_tokens),
         cmocka_unit_test(test_a_run_can_be_stopped_at_every_report_and_leaves_nothing),
