@@ -34,6 +34,19 @@ static void print_policies(const struct kvad_trace_result *r) {
     }
 }
 
+static void print_fairness(const struct kvad_trace_result *r) {
+    printf("\nWhat single requests get\n"
+           "cache   longest wait, steps  fairness\n");
+    for (size_t i = 0; i < KVAD_TRACE_POLICIES; i++) {
+        const struct kvad_trace_policy *p = &r->policies[i];
+        printf("%-7s %19zu %9.3f\n", kvad_cache_policy_name(p->policy), p->longest_wait,
+               p->fairness);
+    }
+    printf(
+        "longest wait: from arrival to the first token; fairness: Jain's index of the tokens per\n"
+        "step that requests get from then on, 1 where all get the same\n");
+}
+
 static void print_waste(const struct kvad_trace_result *r) {
     printf("\nWhere the bytes are while requests wait, %% of the budget\n"
            "cache     live   later   never  remainder  copies    free | waste %% of held\n");
@@ -103,6 +116,7 @@ static int print(const struct cli_settings *settings, const struct kvad_trace_re
     } else if (!r->is_void) {
         print_head(r, name);
         print_policies(r);
+        print_fairness(r);
         print_waste(r);
         print_padded(&r->padded);
         print_prefix(&r->prefix);

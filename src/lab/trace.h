@@ -79,6 +79,8 @@ struct kvad_trace_policy {
     double mean_in_flight, mean_waiting;
     size_t max_in_flight;
     double first_token_ms; /* mean over requests, from arrival on */
+    size_t longest_wait;   /* steps of the request that waited most for its first token */
+    double fairness;       /* Jain's index of the requests' tokens per step; 1: all alike */
     /* Means over the steps at which requests waited (over all where none ever did). */
     double percent[KVAD_TRACE_PLACES]; /* of the budget */
     double waste_percent;              /* of what was held: 100 - live */

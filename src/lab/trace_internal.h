@@ -24,6 +24,7 @@ struct trace_client {
     struct kvad_request *request;
     size_t n_tokens;
     uint64_t arrived_ns;
+    size_t arrived, first; /* steps done when it came, and with the one of its first token */
 };
 
 /* Say what is being done; KVAD_ERR_CANCELLED: stop. */

@@ -19,7 +19,9 @@ static json_t *places_json(const struct kvad_trace_policy *p) {
 
 static json_t *policy_json(const struct kvad_trace_policy *p) {
     return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:I}",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:I, "
+        "s:I, "
+        "s:I}",
         "policy", kvad_cache_policy_name(p->policy), "steps", (json_int_t)p->n_steps, "refused",
         (json_int_t)p->n_refused, "preemptions", (json_int_t)p->n_preemptions, "output_tokens",
         (json_int_t)p->n_output_tokens, "recomputed_tokens", (json_int_t)p->n_recomputed_tokens,
@@ -27,6 +29,7 @@ static json_t *policy_json(const struct kvad_trace_policy *p) {
         number((double)p->n_output_tokens / p->seconds), "mean_in_flight",
         number(p->mean_in_flight), "mean_waiting", number(p->mean_waiting), "max_in_flight",
         (json_int_t)p->max_in_flight, "first_token_ms", number(p->first_token_ms),
+        "longest_wait_steps", (json_int_t)p->longest_wait, "fairness", number(p->fairness),
         "percent_of_budget", places_json(p), "waste_percent", number(p->waste_percent),
         "copied_bytes", (json_int_t)p->copied_bytes, "copies", (json_int_t)p->copies,
         "twice_peak_bytes", (json_int_t)p->twice_peak);

@@ -16,6 +16,7 @@ struct replay {
     size_t n_clients, n_submitted;
     uint64_t clock; /* in steps; arrivals are on it */
     size_t n_firsts;
+    double speeds, squares; /* sums over ended requests: tokens per step from the first token on */
     /* Sums over steps: [0] of those at which requests waited, [1] of the others. */
     size_t n_steps[2];
     double bytes[2][KVAD_TRACE_PLACES], held[2];
@@ -84,12 +85,29 @@ static enum kvad_status submit_next(struct replay *p, struct kvad_error *err) {
     options.no_prefix_cache = true; /* the prompts have nothing in common */
     options.user = item;
     struct trace_client *client = &p->clients[p->n_clients];
-    *client = (struct trace_client){.index = index, .arrived_ns = kvad_clock_ns()};
+    *client = (struct trace_client){
+        .index = index, .arrived_ns = kvad_clock_ns(), .arrived = p->out->n_steps};
     enum kvad_status status = kvad_request_submit(p->engine, &options, &client->request, err);
     if (status == KVAD_OK) p->n_clients++;
     if (status != KVAD_ERR_NO_BLOCKS) return status;
     p->out->n_refused++;
     return KVAD_OK;
+}
+
+static void note_first(struct replay *p, struct trace_client *client) {
+    client->first = p->out->n_steps;
+    size_t wait = client->first - client->arrived;
+    if (wait > p->out->longest_wait) p->out->longest_wait = wait;
+    p->out->first_token_ms += (double)(kvad_clock_ns() - client->arrived_ns) * 1e-6;
+    p->n_firsts++;
+}
+
+static void note_end(struct replay *p, const struct trace_client *client) {
+    if (client->n_tokens == 0) return;
+    size_t steps = p->out->n_steps - client->first + 1;
+    double speed = (double)client->n_tokens / (double)steps;
+    p->speeds += speed;
+    p->squares += speed * speed;
 }
 
 /* Take what a client's request gave; true: it has ended. */
@@ -98,10 +116,7 @@ static bool take(struct replay *p, struct trace_client *client, enum kvad_status
     struct kvad_event event;
     while (kvad_request_poll(client->request, &event)) {
         if (event.token >= 0) {
-            if (client->n_tokens == 0) {
-                p->out->first_token_ms += (double)(kvad_clock_ns() - client->arrived_ns) * 1e-6;
-                p->n_firsts++;
-            }
+            if (client->n_tokens == 0) note_first(p, client);
             trace_check_token(p->run, kvad_cache_policy_name(p->out->policy), client->index,
                               client->n_tokens++, event.token);
             p->out->n_output_tokens++;
@@ -117,10 +132,12 @@ static enum kvad_status take_all(struct replay *p, size_t *n_finished, struct kv
     size_t n = 0;
     for (size_t i = 0; i < p->n_clients; i++) {
         struct trace_client client = p->clients[i];
-        if (take(p, &client, &status, err))
-            kvad_request_destroy(&client.request);
-        else
+        if (!take(p, &client, &status, err)) {
             p->clients[n++] = client;
+            continue;
+        }
+        note_end(p, &client);
+        kvad_request_destroy(&client.request);
     }
     *n_finished = p->n_clients - n;
     p->n_clients = n;
@@ -169,7 +186,11 @@ static void summarise(struct replay *p) {
         out->waste_percent = 100 - 100 * p->bytes[kind][KVAD_TRACE_LIVE] / p->held[kind];
     out->mean_in_flight /= all_steps;
     out->mean_waiting /= all_steps;
-    if (p->n_firsts > 0) out->first_token_ms /= (double)p->n_firsts;
+    if (p->n_firsts > 0) {
+        out->first_token_ms /= (double)p->n_firsts;
+        /* Jain, Chiu, Hawe 1984: (sum x)^2 / (n sum x^2). */
+        out->fairness = p->speeds * p->speeds / ((double)p->n_firsts * p->squares);
+    }
     out->n_preemptions = (size_t)stats.n_preemptions;
     out->n_recomputed_tokens = stats.n_recomputed_tokens;
     out->copied_bytes = p->engine->moves.n_bytes;

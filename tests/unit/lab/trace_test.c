@@ -189,6 +189,10 @@ static void test_bytes_add_up_to_the_budget_after_every_step_on_every_policy(voi
             assert_int_equal(p->n_output_tokens, result.n_output_tokens);
             assert_true(p->mean_in_flight >= 1 && p->mean_in_flight <= (double)p->max_in_flight);
             assert_true(p->waste_percent > 0 && p->waste_percent < 100);
+            /* Who loses blocks on the way gets less than the others, and nobody starves. */
+            assert_true(p->n_preemptions > 0 ? p->fairness > 0.5 && p->fairness < 1
+                                             : p->fairness > 1 - 1e-12);
+            assert_true(p->longest_wait >= 1 && p->longest_wait < p->n_steps);
         }
         assert_true(host.n_waiting > 0);
         const struct kvad_trace_policy *reserved = &result.policies[1],
@@ -234,6 +238,9 @@ static void test_places_and_means_are_those_counted_by_hand(void **state) {
     assert_true(reserved->mean_in_flight == 1 && fabs(paged->mean_in_flight - 7 / 5.0) < 1e-12);
     assert_true(reserved->max_in_flight == 1 && paged->max_in_flight == 2);
     assert_true(fabs(reserved->mean_waiting - 5 / 7.0) < 1e-12 && paged->mean_waiting == 0);
+    /* The second one's first token is the sixth step's; once begun, all get a token a step. */
+    assert_true(reserved->longest_wait == 6 && grow->longest_wait == 1 && paged->longest_wait == 1);
+    assert_true(reserved->fairness == 1 && grow->fairness == 1 && paged->fairness == 1);
 }
 
 /* By hand: prompts of 3 and 7, outputs of 5 and 2. */
