@@ -61,10 +61,45 @@ enum kvad_status experiment_measure_curve(struct experiment *x, struct kvad_erro
 void experiment_explain(const struct kvad_experiment_point *point, struct kvad_experiment_gap *gap);
 
 /* experiment_controls.c */
-/* `tolerance` in per cent of predicted, both ways; 0: at most what was predicted. */
-enum kvad_control_verdict experiment_control_verdict(double predicted, double measured,
-                                                     double tolerance);
 enum kvad_status experiment_run_controls(struct experiment *x, struct kvad_error *err);
+
+/* In the order of the result. */
+enum experiment_control {
+    CONTROL_HALF_LAYERS,
+    CONTROL_HALF_STEP,
+    CONTROL_BUS_DECODE,
+    CONTROL_BUS_PREFILL,
+    CONTROL_EMPTY_STEP,
+    CONTROL_ONE_DECODE,
+    CONTROL_ONE_PREFILL,
+    CONTROL_ONE_WAIT
+};
+
+/* A decode step at the longest context, a prompt, and the ceilings beside them. */
+struct experiment_measured {
+    double decode_ms, prefill_ms;
+    double layers_ms, wait_ms, outside_ms; /* of the decode step: layers; waiting; all but linear
+                                              layers and cache */
+    double read_rate, fma_rate;
+};
+
+/* A change between two unchanged runs, whose mean is `base`: a machine that grows slower or faster
+ * meanwhile does so for both. */
+struct experiment_pair {
+    struct experiment_measured base, changed;
+};
+
+/* Verdicts, from what was measured alone; all into controls[KVAD_CONTROLS]: experiment_verdicts.c.
+ * `part` of the layers is left in the model of half of them. */
+void experiment_name_controls(struct kvad_control controls[]);
+void experiment_not_shown(struct kvad_control controls[], enum experiment_control which,
+                          const char *why);
+void experiment_judge_half(struct kvad_control controls[], double part,
+                           const struct experiment_pair *pair);
+void experiment_judge_empty(struct kvad_control controls[], const struct experiment_pair *pair);
+void experiment_judge_bus(struct kvad_control controls[], const struct experiment_pair *pair);
+void experiment_judge_one_thread(struct kvad_control controls[],
+                                 const struct experiment_pair *pair);
 
 /* Whole texts, measured or interpolated: experiment_totals.c. */
 enum kvad_status experiment_measure_totals(struct experiment *x, struct kvad_error *err);

@@ -215,9 +215,9 @@ static void assert_places(const struct kvad_trace_policy *p, const double tokens
     }
 }
 
-/* By hand: prompts of 3 and 7, outputs of 5 and 2, in the bytes of one context of 64. The second one
- * waits for a static area over five steps: texts of 3, 4, 5 and 6 tokens, of 7 in the end, and then
- * nothing. With blocks of 16 both start at once, and the second one ends after two of five steps. */
+/* By hand: prompts of 3 and 7, outputs of 5 and 2, in the bytes of one context of 64. The second
+ * one waits for a static area over five steps, which end with 3, 4, 5, 6 and no tokens held. With
+ * blocks of 16 both start at once, and the second one ends in the second of five steps. */
 static void test_places_and_means_are_those_counted_by_hand(void **state) {
     (void)state;
     struct kvad_trace_item items[] = {{0, 3, 5}, {0, 7, 2}};
