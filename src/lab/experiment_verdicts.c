@@ -1,4 +1,4 @@
-/* What each control must come out as if the time goes where it is said to go, and whether it did. */
+/* What each control must give if the time goes where it is said to go, and whether it did. */
 #include <math.h>
 #include <stdio.h>
 
