@@ -12,7 +12,8 @@ static size_t panels_of(size_t columns) {
     return (columns + KVAD_PANEL - 1) / KVAD_PANEL;
 }
 
-void forward_list_buffers(struct kvad_forward *f, struct forward_buffer list[FORWARD_BUFFERS]) {
+void kvad_forward_list_buffers(struct kvad_forward *f,
+                               struct forward_buffer list[FORWARD_BUFFERS]) {
     size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
     const struct forward_buffer buffers[FORWARD_BUFFERS] = {
         {(void **)&f->hidden, rows * f->d_stride, sizeof(float)},
@@ -129,7 +130,7 @@ enum kvad_status kvad_forward_create(const struct kvad_model *model,
     set_sizes(f);
     set_split_sizes(f);
     struct forward_buffer list[FORWARD_BUFFERS];
-    forward_list_buffers(f, list);
+    kvad_forward_list_buffers(f, list);
     enum kvad_status status = KVAD_OK;
     for (size_t i = 0; i < FORWARD_BUFFERS && status == KVAD_OK; i++) {
         *list[i].pointer = kvad_alloc_zero(heap, list[i].count, list[i].size);
@@ -152,7 +153,7 @@ void kvad_forward_destroy(struct kvad_forward **forward) {
     for (unsigned i = 0; f->workers && i < f->n_workers; i++)
         kvad_free(f->heap, f->workers[i].memory, f->workers[i].bytes);
     struct forward_buffer list[FORWARD_BUFFERS];
-    forward_list_buffers(f, list);
+    kvad_forward_list_buffers(f, list);
     for (size_t i = 0; i < FORWARD_BUFFERS; i++)
         kvad_free(f->heap, *list[i].pointer, list[i].count * list[i].size);
     kvad_free(f->heap, f, sizeof *f);

@@ -5,7 +5,7 @@ void kvad_forward_visit_memory(const struct kvad_forward *forward,
                                void *user) {
     struct kvad_forward copy = *forward; /* the list points into a forward pass that it may fill */
     struct forward_buffer list[FORWARD_BUFFERS];
-    forward_list_buffers(&copy, list);
+    kvad_forward_list_buffers(&copy, list);
     visit(user, forward, sizeof *forward);
     for (size_t i = 0; i < FORWARD_BUFFERS; i++)
         visit(user, *list[i].pointer, list[i].count * list[i].size);

@@ -13,6 +13,6 @@ struct forward_buffer {
 enum { FORWARD_BUFFERS = 15 };
 
 /* All of them, but for the scratch of the workers (forward_worker.memory). */
-void forward_list_buffers(struct kvad_forward *f, struct forward_buffer list[FORWARD_BUFFERS]);
+void kvad_forward_list_buffers(struct kvad_forward *f, struct forward_buffer list[FORWARD_BUFFERS]);
 
 #endif
