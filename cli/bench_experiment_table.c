@@ -70,8 +70,8 @@ static void print_works(const struct kvad_experiment_result *result) {
             print_work("prefill", result->curve.cases[i].n_tokens, &result->curve.cases[i]);
     const struct kvad_experiment_point *last = &result->points[result->n_points - 1];
     printf(
-        "Without a cache, %.2f %% of a step's operations at %u were done before and thrown away, "
-        "\n%.2f %% of the text's below.\n",
+        "Without a cache, %.2f %% of a step's operations at %u were done before and thrown away,\n"
+        "%.2f %% of the text's below.\n",
         last->thrown_away_percent, last->context, result->total_thrown_away_percent);
 }
 
@@ -160,5 +160,6 @@ int cli_experiment_print_tables(const struct kvad_experiment_result *result, con
     print_gap(result);
     print_controls(result);
     print_claims(result);
+    cli_bench_print_warning(&result->curve);
     return cli_flush_output();
 }

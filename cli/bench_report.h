@@ -31,6 +31,10 @@ int cli_bench_print_tables(const struct kvad_bench_result *result, const char *n
 /** Model, machine and engine: what stands above all tables. */
 void cli_bench_print_head(const struct kvad_bench_result *result, const char *name);
 
+/** A line if most cases spread widely: a machine that does something else gives rough numbers, and
+ * should say so. */
+void cli_bench_print_warning(const struct kvad_bench_result *result);
+
 /** The chart alone: milliseconds per token over contexts, for one type of weights and cache. */
 void cli_bench_print_chart(const struct kvad_bench_result *result, enum kvad_weight_type weights,
                            enum kvad_kv_type kv);

@@ -150,14 +150,14 @@ static void print_legend(void) {
          "the one that\nis nearer. docs/benchmarks.md says more.");
 }
 
-/* A machine that does something else gives rough numbers, and should say so. */
-static void print_warning(const struct kvad_bench_result *result) {
+void cli_bench_print_warning(const struct kvad_bench_result *result) {
     size_t n_wide = 0;
     for (size_t i = 0; i < result->n_cases; i++)
         n_wide += kvad_stats_spread(&result->cases[i].ms) > 10;
     if (2 * n_wide > result->n_cases)
-        puts("\nMost spreads (+-%) are above 10 %: this machine is busy with something else, and "
-             "the numbers\nabove are rough.");
+        puts("\nMost samples spread by more than 10 %: this machine is busy with something else, "
+             "and "
+             "the\nnumbers above are rough.");
 }
 
 int cli_bench_print_tables(const struct kvad_bench_result *result, const char *name) {
@@ -170,6 +170,6 @@ int cli_bench_print_tables(const struct kvad_bench_result *result, const char *n
     print_legend();
     print_parts(result);
     print_counters(result);
-    print_warning(result);
+    cli_bench_print_warning(result);
     return cli_flush_output();
 }

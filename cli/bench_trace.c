@@ -13,7 +13,7 @@
 static void print_head(const struct kvad_trace_result *r, const char *name) {
     char budget[CLI_SIZE_TEXT];
     cli_format_size(r->budget, budget);
-    printf("%s: %zu requests, %llu tokens of prompts, %llu of outputs, at most %u together\n", name,
+    printf("%s: %zu requests, %llu tokens of prompts, %llu of outputs, the longest text %u\n", name,
            r->n_requests, (unsigned long long)r->n_prompt_tokens,
            (unsigned long long)r->n_output_tokens, r->longest);
     printf("cache memory %s (%.1f contexts of %u), blocks of %u tokens\n", budget,
@@ -32,6 +32,9 @@ static void print_policies(const struct kvad_trace_result *r) {
                (double)p->n_output_tokens / p->seconds, p->first_token_ms, p->mean_waiting,
                p->n_refused, p->n_preemptions);
     }
+    printf(
+        "in flight, waiting: requests, mean over the steps (max: at once); first ms: from arrival\n"
+        "to the first token, mean\n");
 }
 
 static void print_fairness(const struct kvad_trace_result *r) {
@@ -99,7 +102,7 @@ static void print_prefix(const struct kvad_trace_prefix *p) {
 }
 
 static void print_overheads(const struct kvad_trace_result *r) {
-    printf("\nA step beside its forward pass, us\n"
+    printf("\nA step beside its forward pass, microseconds\n"
            "sequences     step  forward  sampling  rest  overhead %%\n");
     for (size_t i = 0; i < KVAD_TRACE_OVERHEADS; i++) {
         const struct kvad_trace_overhead *o = &r->overheads[i];

@@ -291,7 +291,7 @@ static int run(const struct cli_settings *settings) {
 }
 
 static const struct cli_example examples[] = {
-    {"kvad lab models/shakespeare-char -o report --quick", "a first look, in seconds"},
+    {"kvad lab models/shakespeare-char -o report --quick", "a first look, in half a minute"},
     {"kvad lab out/ckpt.pt -o report", "a model of your own, with care"},
     {"kvad lab --compare before after", "what changed between two reports"},
     {"kvad lab --from report/report.json -o again", "the page once more, without measuring"},

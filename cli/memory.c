@@ -192,7 +192,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cli_memory = {
     .name = "memory",
-    .summary = "bytes of the cache and beside it: measured, or computed for any model",
+    .summary = "bytes of the cache and beside it: measured, or by formula",
     .synopsis = "MODEL|--config FILE [options]",
     .description =
         "Measured: a text grows over the context under every cache policy, and at 16 checkpoints "
