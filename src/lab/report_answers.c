@@ -53,9 +53,9 @@ static void answer_correct(struct kvad_html *html, const json_t *report) {
     kvad_html_raw(html, "</small></p>\n");
     if (is_pass) {
         kvad_html_raw(html, "<p>With the cache, without it, in any chunks and batches: the same "
-                            "bits in all of ");
+                            "bits. ");
         kvad_page_figure(html, report, "summary.correct.compared", KVAD_FIGURE_COUNT);
-        kvad_html_raw(html, " numbers compared.</p>\n");
+        kvad_html_raw(html, " numbers were compared.</p>\n");
     } else {
         kvad_html_add(html, "<p class=\"fail\">First failure: %s</p>\n",
                       kvad_table_string(report, "summary.correct.first_failure", "unknown"));
@@ -77,6 +77,16 @@ static void add_shares(struct kvad_html *html, const json_t *report) {
                       kvad_figure(KVAD_FIGURE_PERCENT, kvad_table_number(share, "percent"), text));
         if (i == 2) kvad_html_raw(html, ".");
     }
+}
+
+/* Failed controls: the parts, or the machine, are not what the numbers above take them for. */
+static void add_controls(struct kvad_html *html, const json_t *report) {
+    if (!(kvad_table_number(report, "summary.latency.controls_failed") > 0)) return;
+    kvad_html_raw(html, "<p class=\"warn\">");
+    kvad_page_figure(html, report, "summary.latency.controls_failed", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " of ");
+    kvad_page_figure(html, report, "summary.latency.n_controls", KVAD_FIGURE_COUNT);
+    kvad_html_raw(html, " controls fail: the machine was busy, or the parts are wrong.</p>\n");
 }
 
 static void answer_latency(struct kvad_html *html, const json_t *report) {
@@ -106,6 +116,7 @@ static void answer_latency(struct kvad_html *html, const json_t *report) {
         kvad_html_raw(html, ".");
         add_shares(html, report);
         kvad_html_raw(html, "</p>\n");
+        add_controls(html, report);
     }
     kvad_html_raw(html, "</article>\n");
 }

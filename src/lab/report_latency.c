@@ -51,14 +51,12 @@ static void add_ratios(struct kvad_html *html, const json_t *report) {
 }
 
 static void add_gap(struct kvad_html *html, const json_t *report) {
-    static const char *const names[] = {"weights",  "cache",   "arithmetic",
-                                        "sampling", "waiting", "other"};
-    static const char *const paths[] = {"weights",  "cache",           "arithmetic",
+    static const char *const names[] = {"weights",  "cache",           "arithmetic",
                                         "sampling", "synchronisation", "other"};
     double values[6];
     for (size_t i = 0; i < 6; i++) {
         char path[64];
-        snprintf(path, sizeof path, "parts.latency.gap.shares_ms.%s", paths[i]);
+        snprintf(path, sizeof path, "parts.latency.gap.shares_ms.%s", names[i]);
         values[i] = kvad_table_number(report, path);
     }
     char name[128], context[KVAD_FIGURE_SIZE];
@@ -88,8 +86,8 @@ static void add_gap_words(struct kvad_html *html, const json_t *report) {
     kvad_page_figure(html, report, "summary.latency.step_ms", KVAD_FIGURE_MS);
     kvad_html_raw(html, ". Weights and cache are what reading them takes beyond that; ");
     kvad_page_figure(html, report, "summary.latency.named_percent", KVAD_FIGURE_PERCENT);
-    kvad_html_raw(html, " of the step is in named parts, waiting and the rest are not among "
-                        "them.</p>\n");
+    kvad_html_raw(html, " of the step is in named parts: synchronisation (threads waiting for "
+                        "each other) and other are not among them.</p>\n");
 }
 
 void kvad_page_latency(struct kvad_html *html, const json_t *report) {

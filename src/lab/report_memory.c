@@ -143,5 +143,11 @@ void kvad_page_memory(struct kvad_html *html, const json_t *report) {
     kvad_page_table(html, report, "naive");
     kvad_page_table(html, report, "offset");
     kvad_page_table(html, report, "roads");
+    if (json_is_array(kvad_table_get(report, "parts.memory.roads.roads")))
+        kvad_html_raw(html,
+                      "<p>L layers (Lw with a window W), K kv heads, d elements of a head's key "
+                      "or value, e bytes of an element, c and r elements of a latent and its "
+                      "key, T tokens of a text, B of a block, g(n) = ceil(n/32). Windows and "
+                      "paging count rows.</p>\n");
     kvad_html_raw(html, "</section>\n");
 }

@@ -118,6 +118,19 @@ static json_t *shares_of(const json_t *gap) {
     return shares;
 }
 
+static size_t n_failed(const json_t *controls) {
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(controls); i++)
+        n += strcmp(kvad_table_string(json_array_get(controls, i), "verdict", ""), "fails") == 0;
+    return n;
+}
+
+static int add_controls(json_t *out, const json_t *controls) {
+    if (!json_is_array(controls)) return 0;
+    return set_number(out, "n_controls", (double)json_array_size(controls)) |
+           set_number(out, "controls_failed", (double)n_failed(controls));
+}
+
 static int add_latency(json_t *out, const json_t *latency) {
     const json_t *totals = kvad_table_get(latency, "text.totals");
     const json_t *naive = with_text(totals, "policy", "none");
@@ -137,6 +150,7 @@ static int add_latency(json_t *out, const json_t *latency) {
            set_number(out, "step_ms", kvad_table_number(latency, "gap.wall_ms")) |
            set_number(out, "ideal_ms", kvad_table_number(latency, "gap.ideal_ms")) |
            set_number(out, "named_percent", kvad_table_number(latency, "gap.named_percent")) |
+           add_controls(out, kvad_table_get(latency, "controls")) |
            json_object_set_new(out, "shares", shares_of(kvad_table_get(latency, "gap")));
 }
 
