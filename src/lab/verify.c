@@ -39,7 +39,8 @@ static const struct entry {
      verify_greedy},
 };
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
-_Static_assert(sizeof entries / sizeof *entries <= KVAD_VERIFY_CHECKS, "reports have room for all checks");
+_Static_assert(sizeof entries / sizeof *entries <= KVAD_VERIFY_CHECKS,
+               "reports have room for all checks");
 
 const struct kvad_verify_check *kvad_verify_check(unsigned index) {
     return index < N_ENTRIES ? &entries[index].check : NULL;
