@@ -3,6 +3,7 @@ here looks at the value of a time."""
 
 import csv
 import json
+import re
 import shutil
 import signal
 import time
@@ -230,6 +231,20 @@ def test_a_failing_check_is_the_exit_code_and_stands_first(kvad, small, tmp_path
     assert result.stdout.decode().startswith("correct  no: ")
     page = (tmp_path / "report.html").read_text()
     assert f"{check['name']}, chunks of 7: position 17" in page and 'class="answer fail"' in page
+
+
+@pytest.mark.parametrize("n_failed", (0, 2))
+def test_failed_controls_are_told_with_the_figure_that_they_doubt(kvad, tmp_path, n_failed):
+    report = json.loads(STORED.read_text())
+    controls = report["parts"]["latency"]["controls"]
+    for i, control in enumerate(controls):
+        control["verdict"] = "fails" if i < n_failed else "not shown" if i == n_failed else "holds"
+    (tmp_path / "in.json").write_text(json.dumps(report))
+    kvad.text("lab", "--from", tmp_path / "in.json", "-o", tmp_path)
+    latency = json.loads((tmp_path / "report.json").read_text())["summary"]["latency"]
+    assert (latency["n_controls"], latency["controls_failed"]) == (len(controls), n_failed)
+    answers = re.sub("<[^>]*>", "", (tmp_path / "report.html").read_text().split("<nav")[0])
+    assert (f"{n_failed} of {len(controls)} controls fail" in answers) == (n_failed > 0)
 
 
 # ---- refusals
