@@ -1,5 +1,7 @@
 /* The lab's formulas against numbers worked out by hand, against the cache itself, and against
  * brute force on random shapes. */
+#include <math.h>
+
 #include "kv/shape.h"
 #include "lab/memory_roads.h"
 #include "lab/synthetic.h"
@@ -259,6 +261,65 @@ static void test_the_road_that_the_model_is_on_costs_what_was_asked(void **state
     }
 }
 
+static const struct kvad_memory_road *find_road(const struct kvad_memory_answer *answer,
+                                                const char *name) {
+    for (unsigned i = 0; i < answer->n_roads; i++)
+        if (strcmp(answer->roads[i].name, name) == 0) return &answer->roads[i];
+    fail_msg("no road \"%s\"", name);
+    return NULL;
+}
+
+/* LLaMA-7B, f16, one text of 1000 tokens: 512 KiB each. */
+static void test_roads_are_those_worked_out_by_hand(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } roads[] = {
+        {"32 kv heads (MHA)", 1000 * 512u << 10},
+        {"8 kv heads (GQA)", 1000 * 128u << 10},
+        {"1 kv head (MQA)", 1000 * 16u << 10},
+        {"latent 512+64 (MLA)", 1000 * 36u << 10}, /* 32 layers of 4.5 times 128 */
+        {"q8, a scale per row", 1000 * 264u << 10},
+        {"window 250 in 32/32 layers", 250 * 512u << 10},
+        {"reserved for the longest", 2048 * 512u << 10},
+        {"paged, T tokens", 1008 * 512u << 10},
+    };
+    struct kvad_memory_question q = {.n_tokens = 1000, .type = KVAD_MEMORY_F16};
+    struct kvad_memory_answer a;
+    struct kvad_error err;
+    assert_true(kvad_memory_shape_find("llama-7b", &q.shape));
+    assert_ok(kvad_memory_compute(&q, &a, &err), &err);
+    for (size_t i = 0; i < sizeof roads / sizeof *roads; i++) {
+        const struct kvad_memory_road *road = find_road(&a, roads[i].name);
+        assert_int_equal(road->bytes, roads[i].bytes);
+        assert_true(fabs(road->times - (1000 * 512u << 10) / (double)roads[i].bytes) < 1e-12);
+    }
+    q.n_tokens = 3000; /* longer than the context: that is the longest then */
+    assert_ok(kvad_memory_compute(&q, &a, &err), &err);
+    assert_int_equal(find_road(&a, "reserved for the longest")->bytes, 3000 * 512u << 10);
+    q.n_tokens = 32768;
+    assert_ok(kvad_memory_compute(&q, &a, &err), &err);
+    assert_int_equal(find_road(&a, "window 4096 in 32/32 layers")->bytes, 4096 * 512ull << 10);
+}
+
+/* 720 has 30 divisors; not all of them are shown, but the model's own is. */
+static void test_many_divisors_leave_room_for_the_models_own(void **state) {
+    (void)state;
+    struct kvad_memory_question q = {.shape = {.name = "many",
+                                               .n_layers = 1,
+                                               .n_heads = 720,
+                                               .n_kv_heads = 2,
+                                               .k_dim = 64,
+                                               .v_dim = 64,
+                                               .n_ctx = 100}};
+    struct kvad_memory_answer a;
+    struct kvad_error err;
+    assert_ok(kvad_memory_compute(&q, &a, &err), &err);
+    assert_true(find_road(&a, "2 kv heads (GQA)")->is_own);
+    assert_true(a.n_roads < KVAD_MEMORY_ROADS);
+}
+
 static void test_window_and_mean_are_what_counting_gives(void **state) {
     (void)state;
     struct test_random random = {9};
@@ -327,6 +388,8 @@ int main(void) {
         cmocka_unit_test(test_formula_is_what_the_cache_takes),
         cmocka_unit_test(test_printed_numbers_are_the_printed_bytes),
         cmocka_unit_test(test_the_road_that_the_model_is_on_costs_what_was_asked),
+        cmocka_unit_test(test_roads_are_those_worked_out_by_hand),
+        cmocka_unit_test(test_many_divisors_leave_room_for_the_models_own),
         cmocka_unit_test(test_window_and_mean_are_what_counting_gives),
         cmocka_unit_test(test_bytes_beyond_64_bits_are_refused),
         cmocka_unit_test(test_no_product_wraps),

@@ -184,6 +184,24 @@ static void test_memory_of_nobody_is_a_residual(void **state) {
     kvad_memory_result_deinit(&result);
 }
 
+static void test_any_residual_is_not_exact(void **state) {
+    (void)state;
+    struct kvad_memory_run run = {.n_checkpoints = 2};
+    struct kvad_memory_result result = {.runs = &run, .n_runs = 1};
+    struct kvad_memory_checkpoint *last = &run.warmed[1];
+    assert_true(kvad_memory_result_is_exact(&result));
+    run.naive[1].residual = run.warmed[2].residual = 1; /* neither counts */
+    assert_true(kvad_memory_result_is_exact(&result));
+    *last = (struct kvad_memory_checkpoint){.residual = -1};
+    assert_false(kvad_memory_result_is_exact(&result));
+    *last = (struct kvad_memory_checkpoint){.reserved_residual = 1};
+    assert_false(kvad_memory_result_is_exact(&result));
+    *last = (struct kvad_memory_checkpoint){.memory = {.unowned = 1}};
+    assert_false(kvad_memory_result_is_exact(&result));
+    result.n_runs = 0; /* nothing was measured */
+    assert_false(kvad_memory_result_is_exact(&result));
+}
+
 static void test_a_run_can_be_cancelled(void **state) {
     (void)state;
     struct subject subject = {.path = "tests/data/models/nanogpt/compiled-padded", .cancel_at = 20};
@@ -241,6 +259,7 @@ int main(void) {
         cmocka_unit_test(test_a_tiny_model_is_its_formula_to_the_byte),
         cmocka_unit_test(test_a_context_of_one_token_has_one_checkpoint),
         cmocka_unit_test(test_memory_of_nobody_is_a_residual),
+        cmocka_unit_test(test_any_residual_is_not_exact),
         cmocka_unit_test(test_a_run_can_be_cancelled),
         cmocka_unit_test(test_what_cannot_be_measured_is_refused),
         cmocka_unit_test(test_json_holds_what_was_measured),

@@ -155,6 +155,15 @@ static void compare_with_oracle(const struct tiny_sizes *sizes, enum kvad_weight
     tiny_model_destroy(tiny);
 }
 
+static void test_every_activation_is_that_of_the_tests(void **state) {
+    (void)state;
+    struct tiny_sizes sizes = tiny_odd;
+    for (int i = KVAD_ACTIVATION_AUTO + 1; i < KVAD_ACTIVATION_COUNT; i++) {
+        sizes.activation = (enum kvad_activation)i;
+        compare_with_oracle(&sizes, KVAD_WEIGHTS_F32);
+    }
+}
+
 static void test_weights_of_every_type_are_what_they_mean(void **state) {
     (void)state;
     for (int type = 0; type < KVAD_WEIGHT_TYPE_COUNT; type++) {
@@ -211,6 +220,7 @@ static void test_lengths_memory_and_interrupts_are_refused_without_a_trace(void 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_reference_is_pytorch_in_float64),
+        cmocka_unit_test(test_every_activation_is_that_of_the_tests),
         cmocka_unit_test(test_weights_of_every_type_are_what_they_mean),
         cmocka_unit_test(test_lengths_memory_and_interrupts_are_refused_without_a_trace),
     };
