@@ -238,6 +238,8 @@ static int run(const struct cli_settings *settings) {
                                         : settings->arguments.items[0];
     if (settings->trace_file && !settings->trace)
         return cli_usage_error(&cli_bench, "--trace-file needs --trace");
+    if (settings->experiment && settings->trace)
+        return cli_usage_error(&cli_bench, "--experiment and --trace exclude each other");
     cli_catch_interrupt();
     if (settings->experiment) return cli_bench_run_experiment(&benching);
     if (settings->trace) return cli_bench_run_trace(&benching);

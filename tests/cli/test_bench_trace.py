@@ -75,6 +75,7 @@ def test_tables_are_for_people(kvad):
 def test_what_cannot_be_run_is_refused_in_one_line(kvad, nano):
     for arguments, code, part in (
         (["--synthetic", "tiny", "--trace-file", "x"], 2, "needs --trace"),
+        ([*QUICK, "--experiment"], 2, "exclude each other"),
         ([*QUICK, "--trace-file", "/nowhere"], 1, "/nowhere"),
         ([*QUICK, "--kv-memory", "1K"], 5, "static"),
         ([nano, "--trace", "--quick"], 2, "64"),
