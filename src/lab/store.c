@@ -92,27 +92,39 @@ static void part_name(const char *part, char out[64]) {
     snprintf(out, 64, "%s.part.json", part);
 }
 
+/* Of a value as it is written, whatever the order of its members. False when memory is out. */
+static bool checksum_of(const json_t *value, char out[KVAD_STORE_FINGERPRINT]) {
+    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    if (!text) return false;
+    snprintf(out, KVAD_STORE_FINGERPRINT, "%016llx",
+             (unsigned long long)XXH64(text, strlen(text), 0));
+    free(text);
+    return true;
+}
+
 enum kvad_status kvad_store_keep(const char *folder, const char *part, const json_t *key,
                                  const json_t *result, struct kvad_error *err) {
-    char name[64];
+    char name[64], checksum[KVAD_STORE_FINGERPRINT];
     part_name(part, name);
-    json_t *kept = json_pack("{s:O, s:O}", "key", key, "result", result);
+    if (!checksum_of(result, checksum)) return kvad_fail_memory(err, name, 1 << 20);
+    json_t *kept = json_pack("{s:O, s:s, s:O}", "key", key, "checksum", checksum, "result", result);
     enum kvad_status status = kvad_store_write_json(folder, name, kept, err);
     json_decref(kept);
     return status;
 }
 
 json_t *kvad_store_kept(const char *folder, const char *part, const json_t *key) {
-    char name[64], path[PATH_BYTES];
-    json_t *kept = NULL, *result = NULL;
+    char name[64], path[PATH_BYTES], checksum[KVAD_STORE_FINGERPRINT];
+    json_t *kept = NULL, *result;
     part_name(part, name);
     int n = snprintf(path, sizeof path, "%s/%s", folder, name);
     if (n < 0 || n >= PATH_BYTES || kvad_store_read_json(path, &kept, NULL) != KVAD_OK) return NULL;
-    if (json_equal(json_object_get(kept, "key"), key)) {
-        result = json_object_get(kept, "result");
-        if (!json_is_object(result)) result = NULL;
-    }
-    json_incref(result);
+    const char *said = json_string_value(json_object_get(kept, "checksum"));
+    result = json_object_get(kept, "result");
+    bool is_good = json_is_object(result) && said &&
+                   json_equal(json_object_get(kept, "key"), key) && checksum_of(result, checksum) &&
+                   strcmp(said, checksum) == 0;
+    result = is_good ? json_incref(result) : NULL;
     json_decref(kept);
     return result;
 }

@@ -27,11 +27,11 @@ void kvad_store_remove(const char *folder, const char *name);
  * KVAD_ERR_IO, KVAD_ERR_FORMAT. The caller owns *out. */
 enum kvad_status kvad_store_read_json(const char *path, json_t **out, struct kvad_error *err);
 
-/** Keep the result of a part under a key that says all that it depends on. */
+/** Keep the result of a part under a key that says all that it depends on, with a checksum. */
 enum kvad_status kvad_store_keep(const char *folder, const char *part, const json_t *key,
                                  const json_t *result, struct kvad_error *err);
 /** The kept result of a part if its key is equal, owned by the caller; NULL: there is none, or it
- * is of something else, or damaged. */
+ * is of something else, or it is not what was kept. */
 json_t *kvad_store_kept(const char *folder, const char *part, const json_t *key);
 
 /** 16 hexadecimal digits of a hash over the model's weights as they lie in memory and over what

@@ -162,6 +162,22 @@ def test_damaged_parts_are_measured_again(kvad, packed, small, damage):
     assert reused(kvad("lab", packed, "-o", small, "--quick")) == ["latency"]
 
 
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("result", [{}, {"checks": 5}, {"failed": 0, "passed": 18}, None])
+def test_a_part_that_is_not_as_it_was_kept_is_measured_again(kvad, packed, small, part, result):
+    """The key alone says nothing about the numbers under it: without them the report would be empty and a success."""
+    path = small / f"{part}.part.json"
+    kept = json.loads(path.read_text())
+    if result is None:  # one digit
+        text = json.dumps(kept["result"])
+        at = max(i for i, letter in enumerate(text) if letter in "12345678")
+        result = json.loads(text[:at] + "9" + text[at + 1 :])
+    assert result != kept["result"]
+    kept["result"] = result
+    path.write_text(json.dumps(kept))
+    assert reused(kvad("lab", packed, "-o", small, "--quick")) == [name for name in PARTS if name != part]
+
+
 def test_options_make_those_parts_again_that_they_are_about(kvad, packed, small, tmp_path):
     copy = shutil.copytree(small, tmp_path / "copy")
     assert reused(kvad("lab", packed, "-o", copy, "--quick", "--seed", 2)) == ["latency", "memory"]
