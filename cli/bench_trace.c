@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/bench_report.h"
+#include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/json.h"
 #include "cli/session.h"
@@ -178,9 +179,29 @@ static int run_on(struct cli_benching *benching, struct kvad_model *model) {
     return measured == KVAD_OK ? print(s, &result, benching->name) : cli_fail(&err);
 }
 
-/* In the first type of weights. */
+/* A list of which a trace takes at most so many, and takes more. NULL: none. */
+static const char *list_in_the_way(const struct cli_settings *s) {
+    const struct {
+        const struct cli_numbers *list;
+        size_t most;
+        const char *name;
+    } lists[] = {{&s->contexts, 0, "contexts"},    {&s->prefills, 0, "prefill"},
+                 {&s->batches, 0, "batch"},        {&s->policies, 0, "cache"},
+                 {&s->weight_types, 1, "weights"}, {&s->kv_types, 1, "kv"}};
+    for (size_t i = 0; i < CLI_COUNT_OF(lists); i++)
+        if (lists[i].list->is_given && (!lists[i].most || lists[i].list->n > lists[i].most))
+            return lists[i].name;
+    return NULL;
+}
+
 int cli_bench_run_trace(struct cli_benching *benching) {
     const struct cli_settings *s = benching->settings;
+    const char *list = list_in_the_way(s);
+    if (list)
+        return cli_usage_error(&cli_bench,
+                               "--trace and this --%s exclude each other: it runs its own requests "
+                               "on grow, static and paged, in one type of weights and of cache",
+                               list);
     struct kvad_model *model = NULL;
     struct kvad_error err = {0};
     enum kvad_weight_type weights = KVAD_WEIGHTS_AUTO;

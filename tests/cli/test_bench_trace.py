@@ -72,6 +72,17 @@ def test_tables_are_for_people(kvad):
     assert max(map(len, text.splitlines())) <= 90
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--contexts=5", "--prefill=5", "--batch=2", "--cache=none", "--weights=f32,q8", "--kv=f32,q8", "--experiment"],
+)
+def test_what_a_trace_would_ignore_is_refused(kvad, option):
+    result = kvad("bench", *QUICK, option)
+    assert result.returncode == 2 and result.stdout == b""
+    said = result.stderr.decode()
+    assert "exclude each other" in said and option.split("=")[0] in said
+
+
 def test_what_cannot_be_run_is_refused_in_one_line(kvad, nano):
     for arguments, code, part in (
         (["--synthetic", "tiny", "--trace-file", "x"], 2, "needs --trace"),
