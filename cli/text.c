@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
+
 bool cli_text_append(struct cli_text *text, const char *bytes, size_t size) {
     if (size > text->capacity - text->size) {
         size_t capacity = text->capacity ? text->capacity : 256;
@@ -81,12 +83,10 @@ static void print_escaped_byte(FILE *file, unsigned char byte) {
 
 void cli_print_escaped(FILE *file, const char *bytes, size_t size) {
     while (size) {
-        int length = cli_utf8_next(bytes, size);
-        size_t used = (size_t)(length < 0 ? -length : length);
-        /* U+0080 to U+009F are controls: some terminals obey them. */
-        bool is_control =
-            length == 2 && (unsigned char)bytes[0] == 0xC2 && (unsigned char)bytes[1] < 0xA0;
-        if (length > 1 && !is_control)
+        uint32_t c;
+        size_t used = kvad_utf8_decode(bytes, size, &c);
+        bool is_whole = c != KVAD_UTF8_INVALID && c != KVAD_UTF8_INCOMPLETE;
+        if (used > 1 && is_whole && !kvad_utf8_is_control(c))
             fwrite(bytes, 1, used, file);
         else
             for (size_t i = 0; i < used; i++)

@@ -28,7 +28,7 @@ bool cli_text_append_utf8(struct cli_text *text, const char *bytes, size_t size)
 int cli_utf8_next(const char *bytes, size_t size);
 
 /** Write `bytes` on one line: \n, \t, \r, \\ and \xNN for what is neither printable ASCII nor whole
- * UTF-8. */
+ * UTF-8, and for controls (base/utf8.h). */
 void cli_print_escaped(FILE *file, const char *bytes, size_t size);
 
 /** "18.4 MiB" into `out`. */

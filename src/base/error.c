@@ -23,8 +23,7 @@ static void make_printable(char *text) {
     for (size_t size = strlen(text); size > 0;) {
         uint32_t point;
         size_t n = kvad_utf8_decode(text, size, &point);
-        bool is_control = point < 0x20 || (point >= 0x7f && point < 0xa0);
-        if (is_control || point >= KVAD_UTF8_INCOMPLETE) memset(text, '?', n);
+        if (kvad_utf8_is_control(point) || point >= KVAD_UTF8_INCOMPLETE) memset(text, '?', n);
         text += n;
         size -= n;
     }

@@ -21,6 +21,12 @@ size_t kvad_utf8_mark(const char *text, size_t size) {
     return size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
+bool kvad_utf8_is_control(uint32_t c) {
+    bool turns = c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+                 (c >= 0x2066 && c <= 0x2069);
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || turns;
+}
+
 size_t kvad_utf8_decode(const char *text, size_t size, uint32_t *code_point) {
     const unsigned char *b = (const unsigned char *)text;
     if (b[0] < 0x80) {

@@ -6,6 +6,7 @@
 #ifndef KVAD_BASE_UTF8_H
 #define KVAD_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,11 @@ size_t kvad_utf8_mark(const char *text, size_t size);
  * code point; or the length of a maximal subpart and KVAD_UTF8_INVALID; or `size` (1 to 3) and
  * KVAD_UTF8_INCOMPLETE if all the bytes left are the beginning of a character. */
 size_t kvad_utf8_decode(const char *text, size_t size, uint32_t *code_point);
+
+/** Whether a character of a text from outside would act on what is around it instead of being shown:
+ * controls (C0, DEL, C1), separators of lines and paragraphs, and the marks, embeddings, overrides
+ * and isolates of the bidirectional algorithm (UAX 9), which show a line in another order. */
+bool kvad_utf8_is_control(uint32_t code_point);
 
 /** Bytes at the end of `text` (0 to 3) that more bytes could make a character. */
 size_t kvad_utf8_incomplete_tail(const char *text, size_t size);

@@ -56,13 +56,9 @@ static const char *replacement(uint32_t c) {
     case '\n': return NULL;
     default: break;
     }
-    bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
-    /* Marks, embeddings, overrides and isolates of the bidirectional algorithm (UAX 9). */
-    bool turns = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
-                 (c >= 0x2066 && c <= 0x2069);
     bool is_invalid = c == KVAD_UTF8_INVALID || c == KVAD_UTF8_INCOMPLETE;
     bool is_no_character = (c & 0xFFFE) == 0xFFFE || (c >= 0xFDD0 && c <= 0xFDEF);
-    return is_control || turns || is_invalid || is_no_character ? none : NULL;
+    return kvad_utf8_is_control(c) || is_invalid || is_no_character ? none : NULL;
 }
 
 void kvad_html_text(struct kvad_html *html, const char *text) {

@@ -12,7 +12,7 @@ struct kvad_quote kvad_quote(const char *bytes, size_t size) {
     while (at < size) {
         uint32_t code_point;
         size_t used = kvad_utf8_decode(bytes + at, size - at, &code_point);
-        int escape = code_point < 0x20 || code_point == 0x7f || code_point > 0x10ffff;
+        int escape = kvad_utf8_is_control(code_point) || code_point > 0x10ffff;
         if (n + (escape ? 4 * used : used) > room) break;
         for (size_t i = 0; i < used && escape; i++)
             n += (size_t)snprintf(quote.text + n, 5, "\\x%02X", (unsigned char)bytes[at + i]);

@@ -52,6 +52,15 @@ def test_terminal_controls_are_escaped(kvad, bpe):
     assert b"\x1b" not in table and b"\x07" not in table and b"\xc2\x9b" not in table
 
 
+def test_what_turns_a_line_around_is_escaped_on_the_terminal_and_in_errors(kvad, bpe, tmp_path):
+    turns = "\u202e\u2066\u200f\u2028"
+    table = kvad("tokenize", bpe, stdin=turns.encode()).stdout.decode()
+    said = kvad("tokenize", tmp_path / f"a{turns}b").stderr.decode()
+    for mark in turns:
+        assert mark not in table and mark not in said
+    assert "a????????????b" in said
+
+
 @QUICK
 @given(data=st.binary(max_size=60))
 def test_decode_gives_every_byte_back(kvad, bpe, data):

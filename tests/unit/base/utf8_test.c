@@ -224,8 +224,23 @@ static void test_a_byte_order_mark_is_one_only_when_whole(void **state) {
     assert_int_equal(kvad_utf8_mark(NULL, 0), 0);
 }
 
+static void test_what_acts_on_a_line_is_a_control_and_letters_are_none(void **state) {
+    (void)state;
+    static const uint32_t controls[] = {0,      '\n',   0x1b,   0x1f,   0x7f,   0x80,
+                                        0x9b,   0x9f,   0x61c,  0x200e, 0x200f, 0x2028,
+                                        0x2029, 0x202a, 0x202e, 0x2066, 0x2069};
+    static const uint32_t others[] = {' ',    '~',     0xa0,   0x61b,   0x61d,  0x200d,
+                                      0x2010, 0x2027,  0x202f, 0x2065,  0x206a, 0x5d0,
+                                      0x627,  0x1f600, 0xfffd, 0x10ffff};
+    for (size_t i = 0; i < sizeof controls / sizeof *controls; i++)
+        assert_true(kvad_utf8_is_control(controls[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(kvad_utf8_is_control(others[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_acts_on_a_line_is_a_control_and_letters_are_none),
         cmocka_unit_test(test_a_byte_order_mark_is_one_only_when_whole),
         cmocka_unit_test(test_every_code_point_decodes_and_every_beginning_of_it_is_incomplete),
         cmocka_unit_test(test_bad_bytes_are_cut_into_maximal_subparts),
