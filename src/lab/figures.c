@@ -81,7 +81,9 @@ const char *kvad_figure(enum kvad_figure kind, double value, char out[KVAD_FIGUR
         break;
     case KVAD_FIGURE_BYTES: return scaled(value, 1024, bytes, 6, out);
     case KVAD_FIGURE_MS:
-        return value == 0 ? strcpy(out, "0\u00a0ms") : scaled(value * 1e6, 1000, times, 4, out);
+        if (value == 0) return strcpy(out, "0\u00a0ms");
+        if (fabs(value) >= 999.5) return with_unit(value / 1000, times[3], out);
+        return scaled(value * 1e6, 1000, times, 4, out);
     case KVAD_FIGURE_RATIO: return with_unit(value, "×", out);
     case KVAD_FIGURE_PERCENT: return with_unit(value, "\u00a0%", out);
     case KVAD_FIGURE_FLOPS: return scaled(value, 1000, flops, 6, out);

@@ -94,13 +94,18 @@ static const json_t *with_text(const json_t *array, const char *name, const char
     return NULL;
 }
 
+/* As many as the largest shares and owners that a summary holds: a document may have any number. */
+enum { MAX_LISTED = 64 };
+
 /* Put into an array of objects so that their numbers `key` fall. */
 static int insert_by(json_t *array, const char *key, json_t *object) {
     size_t i = 0;
     while (i < json_array_size(array) &&
            kvad_table_number(json_array_get(array, i), key) >= kvad_table_number(object, key))
         i++;
-    return json_array_insert_new(array, i, object);
+    int failed = json_array_insert_new(array, i, object);
+    if (json_array_size(array) > MAX_LISTED) json_array_remove(array, MAX_LISTED);
+    return failed;
 }
 
 /* Shares of the cached step's time that are work, the largest first. */

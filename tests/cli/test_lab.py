@@ -335,6 +335,21 @@ def test_members_of_any_type_deeper_down_neither_crash_nor_break_the_page(kvad, 
             assert page.endswith("</html>\n") and "nan" not in page.split("</style>")[1].lower().split()
 
 
+def test_of_very_many_members_the_summary_keeps_the_largest(kvad, tmp_path):
+    """With all of them in order the time would grow as the square of their number."""
+    report = json.loads(STORED.read_text())
+    many = {str(i): {"requested": i, "resident": i} for i in range(20000)}
+    report["parts"]["latency"]["gap"]["shares_ms"] = {str(i): i for i in range(20000)}
+    for point in report["parts"]["memory"]["measured"]["checkpoints"]:
+        if point["policy"] == "paged":
+            point["process"]["owners"] = many
+            many = {}
+    (tmp_path / "many.json").write_text(json.dumps(report))
+    kvad.text("lab", "--from", tmp_path / "many.json", "-o", tmp_path / "out")
+    shares = read(tmp_path / "out")["summary"]["latency"]["shares"]
+    assert [share["ms"] for share in shares] == [19999 - i for i in range(64)]
+
+
 def test_missing_files_are_named(kvad, tmp_path):
     refused(kvad("lab", "--from", tmp_path / "none.json", "-o", tmp_path / "out"), "none.json")
     refused(kvad("lab", "--compare", tmp_path, tmp_path), "report.json")

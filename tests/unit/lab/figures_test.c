@@ -33,6 +33,9 @@ static void test_units_fit_the_size(void **state) {
     assert_string_equal(figure(KVAD_FIGURE_MS, 14660), "14.7\u00a0s");
     assert_string_equal(figure(KVAD_FIGURE_MS, 0.48), "480\u00a0µs");
     assert_string_equal(figure(KVAD_FIGURE_MS, 0), "0\u00a0ms");
+    assert_string_equal(figure(KVAD_FIGURE_MS, 999.4), "999\u00a0ms");
+    assert_string_equal(figure(KVAD_FIGURE_MS, -999.6), "-1\u00a0s");
+    assert_string_equal(figure(KVAD_FIGURE_MS, 1e308), "1.00e+305\u00a0s");
     assert_string_equal(figure(KVAD_FIGURE_FLOPS, 5.73e6), "5.73\u00a0MFLOP");
     assert_string_equal(figure(KVAD_FIGURE_RATIO, 6.314), "6.31×");
     assert_string_equal(figure(KVAD_FIGURE_PERCENT, 100), "100\u00a0%");
