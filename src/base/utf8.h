@@ -23,7 +23,7 @@ size_t kvad_utf8_mark(const char *text, size_t size);
  * KVAD_UTF8_INCOMPLETE if all the bytes left are the beginning of a character. */
 size_t kvad_utf8_decode(const char *text, size_t size, uint32_t *code_point);
 
-/** Whether a character of a text from outside would act on what is around it instead of being shown:
+/** Whether a character of a text from outside would act on what is around it, not be shown:
  * controls (C0, DEL, C1), separators of lines and paragraphs, and the marks, embeddings, overrides
  * and isolates of the bidirectional algorithm (UAX 9), which show a line in another order. */
 bool kvad_utf8_is_control(uint32_t code_point);
