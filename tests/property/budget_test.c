@@ -1,40 +1,21 @@
 /* One budget of bytes for every policy: never exceeded, and no answer depends on it. */
 #include "bits.h"
 #include "engine/request.h"
-#include "requests.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_VOCAB = 101, N_CTX = 61, B = 16, N = 7 };
 
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-    size_t block_bytes;
-} world;
-
-static int make_world(void **state) {
-    (void)state;
-    world.tiny = tiny_model_create(&tiny_odd);
-    world.model = tiny_model_build(world.tiny);
-    world.tokens = tiny_tokens(N_VOCAB, 20 * N_CTX, 3);
-    world.block_bytes = B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
-    return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
+/* Bytes of a block of tiny_odd, whose kv heads are 35 floats wide together. */
+static size_t block_bytes(void) {
+    return B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
 }
 
 static struct kvad_engine_options options_for(enum kvad_cache_policy policy, size_t n_blocks) {
     struct kvad_engine_options options = engine_options(policy, 2);
     options.n_sequences = N;
     options.n_batch_tokens = 8;
-    options.kv_bytes = n_blocks * world.block_bytes;
+    options.kv_bytes = n_blocks * block_bytes();
     return options;
 }
 
@@ -122,7 +103,7 @@ test_growing_beyond_the_budget_changes_nothing_and_says_how_much_is_missing(void
     struct kvad_eval_item item = {.sequence = sequence, .tokens = world.tokens, .n_tokens = 1};
     assert_fails(kvad_eval(engine, &item, 1, &err), KVAD_ERR_NO_BLOCKS, &err, "1 blocks more");
     assert_int_equal(kvad_sequence_length(sequence), 48);
-    assert_int_equal(kvad_engine_kv_bytes(engine), 3 * world.block_bytes);
+    assert_int_equal(kvad_engine_kv_bytes(engine), 3 * block_bytes());
     kvad_sequence_destroy(&sequence);
     struct kvad_request *request = NULL;
     struct kvad_request_options wanted = greedy_options(world.tokens, 48, 2);
@@ -147,9 +128,9 @@ static void test_what_growing_moves_is_counted(void **state) {
         n_blocks += (n + B - 1) / B;
         feed(sequence, world.tokens + n, 1, NULL, NULL);
     }
-    assert_int_equal(engine->moves.n_bytes, n_blocks * world.block_bytes);
+    assert_int_equal(engine->moves.n_bytes, n_blocks * block_bytes());
     assert_int_equal(engine->moves.n_moves, 39);
-    assert_int_equal(engine->moves.twice_peak, 3 * world.block_bytes);
+    assert_int_equal(engine->moves.twice_peak, 3 * block_bytes());
     kvad_sequence_destroy(&sequence);
     close_engine(&engine);
 }

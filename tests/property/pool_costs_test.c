@@ -3,31 +3,15 @@
  * a prefix computed again, is far outside of them. */
 #include "base/clock.h"
 #include "bits.h"
-#include "requests.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_ROUNDS = 60 };
 
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-} world;
-
-static int make_world(void **state) {
+static int make_long_world(void **state) {
     (void)state;
-    world.tiny = tiny_model_create(&tiny_long);
-    world.model = tiny_model_build(world.tiny);
-    world.tokens = tiny_tokens(tiny_long.n_vocab, 4096, 3);
+    make_world_of(&tiny_long, 4096);
     return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
 }
 
 static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
@@ -160,7 +144,7 @@ static void test_the_cost_of_sharing_does_not_grow_with_the_pool(void **state) {
 static int print_table(void) {
     static const size_t numbers[] = {100, 1000, 10000, 100000};
     struct costs costs[4];
-    make_world(NULL);
+    make_long_world(NULL);
     for (int is_cold = 0; is_cold <= 1; is_cold++) {
         for (size_t i = 0; i < 4; i++)
             measure(numbers[i], is_cold, &costs[i]);
@@ -226,5 +210,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_the_cost_of_sharing_does_not_grow_with_the_pool),
         cmocka_unit_test(test_a_shared_beginning_saves_time_in_proportion_to_its_tokens),
     };
-    return cmocka_run_group_tests(tests, make_world, free_world);
+    return cmocka_run_group_tests(tests, make_long_world, free_world);
 }

@@ -5,32 +5,10 @@
 #include "bits.h"
 #include "engine/pin.h"
 #include "engine/request.h"
-#include "requests.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_VOCAB = 101, N_CTX = 61, B = 16 };
-
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-} world;
-
-static int make_world(void **state) {
-    (void)state;
-    world.tiny = tiny_model_create(&tiny_odd);
-    world.model = tiny_model_build(world.tiny);
-    world.tokens = tiny_tokens(N_VOCAB, 20 * N_CTX, 3);
-    return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
-}
 
 static struct kvad_engine_options options_for(uint32_t n_sequences) {
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 2);

@@ -1,19 +1,12 @@
 /* Reading a request: events and their text, and readers that are slow. */
 #include "bits.h"
-#include "requests.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_VOCAB = 128, N_TOKENS = 65, N_CTX = 61 };
 
 /* A model whose vocabulary is larger than its tokenizer: 65 characters of 128 ids. */
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-} world;
-
-static int make_world(void **state) {
+static int make_reading_world(void **state) {
     (void)state;
     struct tiny_sizes sizes = tiny_odd;
     sizes.n_vocab = N_VOCAB;
@@ -27,13 +20,6 @@ static int make_world(void **state) {
     assert_int_equal(kvad_tokenizer_size(world.model->tokenizer), N_TOKENS);
     world.tokens = tiny_tokens(N_TOKENS, 20 * N_CTX, 3);
     return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
 }
 
 static struct kvad_engine *open_alone(uint32_t n_sequences) {
@@ -210,5 +196,5 @@ int main(void) {
         cmocka_unit_test(test_a_request_that_nobody_reads_pauses_and_holds_up_no_one),
         cmocka_unit_test(test_a_paused_request_can_be_cancelled),
     };
-    return cmocka_run_group_tests(tests, make_world, free_world);
+    return cmocka_run_group_tests(tests, make_reading_world, free_world);
 }

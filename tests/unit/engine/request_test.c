@@ -4,33 +4,11 @@
 
 #include "bits.h"
 #include "random.h"
-#include "requests.h"
 #include "sampling/logprob.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_VOCAB = 101, N_CTX = 61 };
-
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-} world;
-
-static int make_world(void **state) {
-    (void)state;
-    world.tiny = tiny_model_create(&tiny_odd);
-    world.model = tiny_model_build(world.tiny);
-    world.tokens = tiny_tokens(N_VOCAB, 20 * N_CTX, 3);
-    return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
-}
 
 static struct kvad_engine *open_policy(enum kvad_cache_policy policy) {
     struct kvad_engine_options options = engine_options(policy, 2);

@@ -5,20 +5,13 @@
 
 #include "bits.h"
 #include "random.h"
-#include "requests.h"
 #include "test.h"
-#include "tiny_model.h"
+#include "world.h"
 
 enum { N_VOCAB = 101, N_CTX = 61, MAX_REQUESTS = 24, DAMAGED = 77 };
 
 /* The embedding of id DAMAGED is damaged; no other id meets it, and it is never the best. */
-static struct {
-    struct tiny_model *tiny;
-    struct kvad_model *model;
-    int32_t *tokens;
-} world;
-
-static int make_world(void **state) {
+static int make_damaged_world(void **state) {
     (void)state;
     struct tiny_sizes sizes = tiny_odd;
     sizes.untied = true;
@@ -29,13 +22,6 @@ static int make_world(void **state) {
     world.model = tiny_model_build(world.tiny);
     world.tokens = tiny_tokens(DAMAGED, 20 * N_CTX, 3);
     return 0;
-}
-
-static int free_world(void **state) {
-    kvad_model_release(&world.model);
-    tiny_model_destroy(world.tiny);
-    free(world.tokens);
-    return release_test_threads(state);
 }
 
 static struct kvad_engine *open_for(enum kvad_cache_policy policy, uint32_t n_sequences,
@@ -395,5 +381,5 @@ int main(void) {
         cmocka_unit_test(test_requests_queue_for_a_small_pool_and_all_end),
         cmocka_unit_test(test_a_request_that_can_never_fit_is_refused_at_once),
     };
-    return cmocka_run_group_tests(tests, make_world, free_world);
+    return cmocka_run_group_tests(tests, make_damaged_world, free_world);
 }
