@@ -32,34 +32,20 @@ void cli_text_print(const struct cli_text *text, size_t first) {
     if (first < text->size) fwrite(text->bytes + first, 1, text->size - first, stdout);
 }
 
-/* Table 3-7 of the Unicode standard: the second byte alone has narrower ranges. */
-static bool is_continuation(unsigned char lead, int index, unsigned char byte) {
-    unsigned char low = 0x80, high = 0xBF;
-    if (index == 1) {
-        if (lead == 0xE0) low = 0xA0;
-        if (lead == 0xED) high = 0x9F;
-        if (lead == 0xF0) low = 0x90;
-        if (lead == 0xF4) high = 0x8F;
-    }
-    return byte >= low && byte <= high;
-}
-
-int cli_utf8_next(const char *bytes, size_t size) {
-    unsigned char lead = (unsigned char)bytes[0];
-    if (lead < 0x80) return 1;
-    int length = lead >= 0xC2 && lead <= 0xDF ? 2 : (lead & 0xF0) == 0xE0 ? 3 : 4;
-    if (lead < 0xC2 || lead > 0xF4) return -1;
-    for (int i = 1; i < length; i++)
-        if ((size_t)i >= size || !is_continuation(lead, i, (unsigned char)bytes[i])) return -i;
-    return length;
+/* Takes the character at the head, which is whole and right where *is_whole. */
+static size_t next_character(const char *bytes, size_t size, uint32_t *code_point, bool *is_whole) {
+    size_t used = kvad_utf8_decode(bytes, size, code_point);
+    *is_whole = *code_point != KVAD_UTF8_INVALID && *code_point != KVAD_UTF8_INCOMPLETE;
+    return used;
 }
 
 bool cli_text_append_utf8(struct cli_text *text, const char *bytes, size_t size) {
     while (size) {
-        int length = cli_utf8_next(bytes, size);
-        size_t used = (size_t)(length < 0 ? -length : length);
-        bool ok = length < 0 ? cli_text_append(text, "\xEF\xBF\xBD", 3)
-                             : cli_text_append(text, bytes, used);
+        uint32_t c;
+        bool is_whole;
+        size_t used = next_character(bytes, size, &c, &is_whole);
+        bool ok = is_whole ? cli_text_append(text, bytes, used)
+                           : cli_text_append(text, "\xEF\xBF\xBD", 3);
         if (!ok) return false;
         bytes += used;
         size -= used;
@@ -84,8 +70,8 @@ static void print_escaped_byte(FILE *file, unsigned char byte) {
 void cli_print_escaped(FILE *file, const char *bytes, size_t size) {
     while (size) {
         uint32_t c;
-        size_t used = kvad_utf8_decode(bytes, size, &c);
-        bool is_whole = c != KVAD_UTF8_INVALID && c != KVAD_UTF8_INCOMPLETE;
+        bool is_whole;
+        size_t used = next_character(bytes, size, &c, &is_whole);
         if (used > 1 && is_whole && !kvad_utf8_is_control(c))
             fwrite(bytes, 1, used, file);
         else

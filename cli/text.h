@@ -23,10 +23,6 @@ void cli_text_print(const struct cli_text *text, size_t first);
  * Unicode standard's "substitution of maximal subparts"). False when memory is out. */
 bool cli_text_append_utf8(struct cli_text *text, const char *bytes, size_t size);
 
-/** Size of the UTF-8 character at `bytes`, or minus the size of the invalid part there; size >= 1.
- */
-int cli_utf8_next(const char *bytes, size_t size);
-
 /** Write `bytes` on one line: \n, \t, \r, \\ and \xNN for what is neither printable ASCII nor whole
  * UTF-8, and for controls (base/utf8.h). */
 void cli_print_escaped(FILE *file, const char *bytes, size_t size);
