@@ -86,7 +86,8 @@ static void add_controls(struct kvad_html *html, const json_t *report) {
     kvad_page_figure(html, report, "summary.latency.controls_failed", KVAD_FIGURE_COUNT);
     kvad_html_raw(html, " of ");
     kvad_page_figure(html, report, "summary.latency.n_controls", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " controls fail: the machine was busy, or the parts are wrong.</p>\n");
+    kvad_html_raw(html, " controls fail: the machine was busy, the model lies in the CPU's caches "
+                        "(the controls reckon with memory), or the parts are wrong.</p>\n");
 }
 
 static void answer_latency(struct kvad_html *html, const json_t *report) {
