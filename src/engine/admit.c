@@ -6,6 +6,12 @@
 
 /* ---------------------------------------------------------------- rows that are there */
 
+enum {
+    /* Rows that are worth waiting for while another request computes them, whatever the size of a
+       block: fewer are computed beside the others of a step at no cost that counts. */
+    MIN_WAITED = 16
+};
+
 /* The running request that has, or will have, most of what `r` begins with. */
 struct source {
     struct kvad_request *request; /* NULL: nobody */
@@ -149,7 +155,7 @@ void kvad_request_attach(struct kvad_request *request) {
         /* The other one's last token may have to wait for its reader: not worth waiting for. */
         size_t there = later.request->n_ids - later.request->window - 1;
         size_t target = kvad_min_size(later.n_common, there);
-        if (target >= most + e->shape.block_tokens) {
+        if (target >= most + MIN_WAITED) {
             r->waits_for = later.request;
             r->wait_target = target;
             r->n_common = later.n_common;
