@@ -42,6 +42,12 @@ static struct {
     size_t n_operations, n_done, n_cancelled;
 } world;
 
+/* How often everything happened, in all settings together. */
+static struct {
+    uint64_t n_cancels, n_forks, n_cuts, n_pins, n_unpins, n_interrupts;
+    uint64_t n_preemptions, n_evictions, n_copies;
+} happened;
+
 static size_t below(size_t n) {
     return random_below(&world.random, n);
 }
@@ -141,6 +147,7 @@ static void step(void) {
     if (below(20) == 0) {
         kvad_engine_interrupt(world.engine);
         assert_int_equal(kvad_engine_step(world.engine, NULL, NULL), KVAD_ERR_CANCELLED);
+        happened.n_interrupts++;
     }
     step_engine(world.engine);
 }
@@ -151,14 +158,18 @@ static void use_sequence(size_t index) {
     size_t length = *user ? kvad_sequence_length(*user) : 0;
     if (!*user) {
         if (*other && below(2))
-            (void)kvad_sequence_fork(*other, user, NULL);
+            happened.n_forks += kvad_sequence_fork(*other, user, NULL) == KVAD_OK &&
+                                kvad_sequence_length(*other) > 0;
         else
             (void)kvad_sequence_create(world.engine, user, NULL);
         return;
     }
     switch (below(4)) {
     case 0: kvad_sequence_destroy(user); return;
-    case 1: cut(*user, below(length + 1)); break;
+    case 1:
+        cut(*user, below(length + 1));
+        happened.n_cuts += kvad_sequence_length(*user) < length;
+        break;
     default: {
         size_t n = kvad_min_size(1 + below(9), 20 - length);
         struct kvad_eval_item item = {
@@ -169,15 +180,25 @@ static void use_sequence(size_t index) {
     assert_cache(world.text, *user, "outside");
 }
 
+static size_t count_pins(void) {
+    size_t n = 0;
+    for (const struct kvad_cache_pin *pin = world.engine->pins; pin; pin = pin->next)
+        n++;
+    return n;
+}
+
 static void pin_something(void) {
     const struct kind *kind = &world.kinds[below(N_KINDS)];
     uint64_t id;
     size_t n_pinned;
     struct kvad_error err;
+    size_t n_before = count_pins();
     if (below(2)) kvad_cache_unpin(world.engine, 1 + below(world.engine->n_pins + 1));
+    happened.n_unpins += count_pins() < n_before;
     assert_ok(kvad_cache_pin(world.engine, kind->prompt, kind->n_prompt, NULL, below(2), &id,
                              &n_pinned, &err),
               &err);
+    happened.n_pins += n_pinned > 0;
 }
 
 static void do_something(bool has_users) {
@@ -207,7 +228,11 @@ static void do_something(bool has_users) {
         if (below(3) == 0) pin_something();
         break;
     case 9:
-        if (has_users) use_sequence(below(N_USERS));
+    case 10:
+        if (has_users)
+            use_sequence(below(N_USERS));
+        else
+            step();
         break;
     default: step();
     }
@@ -253,7 +278,7 @@ static uint64_t constant_hash(const void *data, size_t size, uint64_t seed) {
 
 struct setting {
     size_t n_blocks;
-    uint32_t n_sequences, n_batch_tokens;
+    uint32_t block_tokens, n_sequences, n_batch_tokens;
     unsigned n_threads;
     bool has_users, has_constant_hash;
 };
@@ -262,7 +287,9 @@ static void run(const struct setting *setting, size_t n_operations, uint64_t see
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, setting->n_threads);
     options.n_sequences = setting->n_sequences;
     options.n_batch_tokens = setting->n_batch_tokens;
-    options.kv_bytes = setting->n_blocks * 16 * 4 * 2 * tiny_odd.n_layers * 35;
+    options.block_tokens = setting->block_tokens;
+    options.kv_bytes =
+        setting->n_blocks * setting->block_tokens * sizeof(float) * 2 * tiny_odd.n_layers * 35;
     world.engine = open_engine(world.text->model, &options);
     if (setting->has_constant_hash) world.engine->prefix.hash = constant_hash;
     world.random = (struct test_random){seed};
@@ -281,6 +308,10 @@ static void run(const struct setting *setting, size_t n_operations, uint64_t see
                   (unsigned long long)world.engine->pool.n_evictions,
                   (unsigned long long)world.engine->pool.n_copies);
     assert_true(world.n_done > n_operations / 100 && c->n_hit_tokens > 0);
+    happened.n_cancels += world.n_cancelled;
+    happened.n_preemptions += c->n_preemptions;
+    happened.n_evictions += world.engine->pool.n_evictions;
+    happened.n_copies += world.engine->pool.n_copies;
     while (world.engine->pins)
         kvad_cache_unpin(world.engine, world.engine->pins->id);
     kvad_cache_clear(world.engine);
@@ -289,19 +320,36 @@ static void run(const struct setting *setting, size_t n_operations, uint64_t see
 }
 
 static const struct setting settings[] = {
-    {.n_blocks = 4, .n_sequences = 3, .n_batch_tokens = 8, .n_threads = 1},
-    {.n_blocks = 5, .n_sequences = 9, .n_batch_tokens = 64, .n_threads = 2},
-    {.n_blocks = 10, .n_sequences = 7, .n_batch_tokens = 16, .n_threads = 1, .has_users = true},
-    {.n_blocks = 24, .n_sequences = 6, .n_batch_tokens = 512, .n_threads = 3},
+    {.n_blocks = 4, .block_tokens = 16, .n_sequences = 3, .n_batch_tokens = 8, .n_threads = 1},
+    {.n_blocks = 5, .block_tokens = 16, .n_sequences = 9, .n_batch_tokens = 64, .n_threads = 2},
+    {.n_blocks = 10,
+     .block_tokens = 16,
+     .n_sequences = 7,
+     .n_batch_tokens = 16,
+     .n_threads = 1,
+     .has_users = true},
+    {.n_blocks = 24,
+     .block_tokens = 16,
+     .n_sequences = 6,
+     .n_batch_tokens = 512,
+     .n_threads = 3,
+     .has_users = true},
     {.n_blocks = 12,
+     .block_tokens = 16,
      .n_sequences = 5,
      .n_batch_tokens = 32,
      .n_threads = 1,
      .has_constant_hash = true},
+    {.n_blocks = 5,
+     .block_tokens = 32,
+     .n_sequences = 6,
+     .n_batch_tokens = 24,
+     .n_threads = 2,
+     .has_users = true},
 };
 enum { N_SETTINGS = sizeof settings / sizeof settings[0] };
 
-static size_t n_operations = 4000;
+static size_t n_operations = 7200;
 static uint64_t first_seed = 1;
 
 /* bugs.md MEM-1, MEM-2, MEM-3, SHARE-1, SHARE-7, SHARE-8, SHARE-19, SHARE-20, EVICT-1, EVICT-9,
@@ -310,6 +358,14 @@ static void test_random_operations_change_no_answer_and_lose_no_block(void **sta
     (void)state;
     for (size_t i = 0; i < N_SETTINGS; i++)
         run(&settings[i], n_operations / N_SETTINGS + 1, first_seed + i);
+    print_message("in all: %llu forks and %llu cuts outside of requests, %llu pins, %llu unpins\n",
+                  (unsigned long long)happened.n_forks, (unsigned long long)happened.n_cuts,
+                  (unsigned long long)happened.n_pins, (unsigned long long)happened.n_unpins);
+    /* A run in which something never happens says nothing about it. */
+    assert_true(happened.n_cancels > 0 && happened.n_interrupts > 0);
+    assert_true(happened.n_forks > 0 && happened.n_cuts > 0 && happened.n_copies > 0);
+    assert_true(happened.n_pins > 0 && happened.n_unpins > 0);
+    assert_true(happened.n_preemptions > 0 && happened.n_evictions > 0);
 }
 
 int main(int argc, char **argv) {
