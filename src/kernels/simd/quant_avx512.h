@@ -6,28 +6,11 @@
 #ifndef KVAD_KERNELS_SIMD_QUANT_AVX512_H
 #define KVAD_KERNELS_SIMD_QUANT_AVX512_H
 
-#include "kernels/simd/half_avx512.h"
-
-#include <string.h>
+#include "kernels/simd/qvec_avx512.h"
 
 /* The loop over a group stays a loop: unrolled, GCC reorders its integer sums and runs out of
  * registers. */
 #define QUANT_UNROLL KVAD_NO_UNROLL
-
-typedef __m512i qvec; /* bytes: four inputs of each of VEC_WIDTH outputs */
-
-/* Four quants of a row, the same for every output. */
-static inline qvec qvec_inputs(const int8_t *x) {
-    int32_t four;
-    memcpy(&four, x, sizeof four);
-    return _mm512_set1_epi32(four);
-}
-static inline qvec qvec_low_halves(qvec w) {
-    return _mm512_and_si512(w, _mm512_set1_epi8(15));
-}
-static inline qvec qvec_high_halves(qvec w) {
-    return _mm512_and_si512(_mm512_srli_epi16(w, 4), _mm512_set1_epi8(15));
-}
 
 struct q8_weights {
     qvec low, high; /* quant + 128 = low + 16 * high */
@@ -36,8 +19,8 @@ struct q8_sum {
     qvec low, high; /* two sums of 16 bits per output each */
 };
 static inline struct q8_weights q8_load(const unsigned char *w) {
-    qvec stored = _mm512_load_si512(w);
-    return (struct q8_weights){qvec_low_halves(stored), qvec_high_halves(stored)};
+    struct q4_weights halves = q4_load(w);
+    return (struct q8_weights){halves.low, halves.high};
 }
 static inline struct q8_sum q8_begin(int32_t offset) {
     (void)offset; /* does not fit in 16 bits: added at the end */
@@ -54,16 +37,9 @@ static inline vec q8_end(struct q8_sum sum, int32_t offset) {
     return _mm512_cvtepi32_ps(_mm512_add_epi32(total, high));
 }
 
-struct q4_weights {
-    qvec low, high; /* quant + 8 */
-};
 struct q4_sum {
     qvec pairs; /* two sums of 16 bits per output */
 };
-static inline struct q4_weights q4_load(const unsigned char *w) {
-    qvec both = _mm512_load_si512(w);
-    return (struct q4_weights){qvec_low_halves(both), qvec_high_halves(both)};
-}
 static inline struct q4_sum q4_begin(int32_t offset) {
     (void)offset;
     return (struct q4_sum){_mm512_setzero_si512()};

@@ -5,21 +5,10 @@
 #ifndef KVAD_KERNELS_SIMD_QUANT_AVX512_VNNI_H
 #define KVAD_KERNELS_SIMD_QUANT_AVX512_VNNI_H
 
-#include "kernels/simd/half_avx512.h"
-
-#include <string.h>
+#include "kernels/simd/qvec_avx512.h"
 
 /* As a loop, GCC copies every sum twice per turn. */
 #define QUANT_UNROLL KVAD_UNROLL
-
-typedef __m512i qvec; /* bytes: four inputs of each of VEC_WIDTH outputs */
-
-/* Four quants of a row, the same for every output. */
-static inline qvec qvec_inputs(const int8_t *x) {
-    int32_t four;
-    memcpy(&four, x, sizeof four);
-    return _mm512_set1_epi32(four);
-}
 
 struct q8_weights {
     qvec stored;
@@ -41,17 +30,9 @@ static inline vec q8_end(struct q8_sum sum, int32_t offset) {
     return _mm512_cvtepi32_ps(sum.total);
 }
 
-struct q4_weights {
-    qvec low, high; /* quant + 8 */
-};
 struct q4_sum {
     qvec total; /* 32 bits per output */
 };
-static inline struct q4_weights q4_load(const unsigned char *w) {
-    qvec both = _mm512_load_si512(w), mask = _mm512_set1_epi8(15);
-    return (struct q4_weights){_mm512_and_si512(both, mask),
-                               _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
-}
 static inline struct q4_sum q4_begin(int32_t offset) {
     return (struct q4_sum){_mm512_set1_epi32(offset)};
 }
