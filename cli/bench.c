@@ -1,8 +1,4 @@
 /* kvad bench: what decoding, prefill and batches cost on this machine, beside its ceilings. */
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/groups.h"
@@ -45,12 +41,7 @@ static const struct cli_option bench_options[] = {
      .max = 4096,
      .known_as = "parallel npl batch-size sequences",
      .help = "decode so many sequences at once (1,2,4,8,16,32); '' for none"},
-    {.name = "cache",
-     .kind = CLI_CHOICES,
-     .offset = CLI_AT(policies),
-     .value = "LIST",
-     .choices = cli_cache_choices,
-     .help = "policies to compare (all of them)"},
+    CLI_CACHE_LIST_OPTION("policies to compare (all of them)"),
     {.name = "weights",
      .kind = CLI_CHOICES,
      .offset = CLI_AT(weight_types),
@@ -58,13 +49,7 @@ static const struct cli_option bench_options[] = {
      .choices = cli_weights_choices,
      .known_as = "dtype type quant",
      .help = "types of weights to compare (f32, or as the file is packed)"},
-    {.name = "kv",
-     .kind = CLI_CHOICES,
-     .offset = CLI_AT(kv_types),
-     .value = "LIST",
-     .choices = cli_kv_choices,
-     .known_as = "cache-type kv-type",
-     .help = "types of keys and values to compare (f32)"},
+    CLI_KV_LIST_OPTION(cli_kv_choices, "types of keys and values to compare (f32)"),
     {.name = "repeat",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_rounds),
@@ -74,11 +59,7 @@ static const struct cli_option bench_options[] = {
      .initial = "5",
      .known_as = "repetitions runs iterations",
      .help = "samples of each case; the median counts"},
-    {.name = "quick",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(quick),
-     .known_as = "fast",
-     .help = "shorter lists and samples, for a first look in seconds"},
+    CLI_QUICK_OPTION("shorter lists and samples, for a first look in seconds"),
     {.name = "experiment",
      .kind = CLI_FLAG,
      .offset = CLI_AT(experiment),
@@ -92,12 +73,7 @@ static const struct cli_option bench_options[] = {
      .max = 86400,
      .known_as = "time timeout seconds",
      .help = "of --experiment: what it should take, about (180; 15 with --quick)"},
-    {.name = "block",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(block_tokens),
-     .initial = "16",
-     .choices = cli_block_choices,
-     .help = "tokens per block of the cache"},
+    CLI_BLOCK_OPTION,
     {.name = "trace",
      .kind = CLI_FLAG,
      .offset = CLI_AT(trace),
@@ -120,31 +96,9 @@ static const struct cli_option bench_options[] = {
      .max = 100000,
      .known_as = "num-prompts n-requests",
      .help = "requests of a made-up trace; 0: 40, or 12 with --quick"},
-    {.name = "seed",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(seed),
-     .value = "N",
-     .min = 0,
-     .max = 0x1p53,
-     .initial = "1",
-     .no_variable = true,
-     .help = "of a made-up trace"},
-    {.name = "kv-memory",
-     .kind = CLI_SIZE,
-     .offset = CLI_AT(kv_memory),
-     .value = "SIZE",
-     .min = 1,
-     .max = 0x1p52,
-     .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
-     .help = "the budget of a trace, such as 512M; without it four contexts"},
-    {.name = "n-head",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(n_heads),
-     .value = "N",
-     .min = 1,
-     .max = 4096,
-     .known_as = "heads n-heads num-heads",
-     .help = "number of attention heads, for files that do not say it"},
+    CLI_SEED_OPTION("1", "of a made-up trace"),
+    CLI_KV_MEMORY_OPTION("the budget of a trace, such as 512M; without it four contexts"),
+    CLI_N_HEAD_OPTION,
 };
 static const struct cli_group bench_group = {"Bench", bench_options, CLI_COUNT_OF(bench_options)};
 
@@ -153,28 +107,14 @@ static const struct cli_group *const groups[] = {&bench_group, &cli_machine_grou
 
 enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
                                       struct kvad_model **out, struct kvad_error *err) {
-    const struct cli_benching *benching = user;
+    const struct cli_measuring *measuring = user;
     struct kvad_model_options options;
-    cli_model_options(benching->settings, NULL, &options);
+    cli_model_options(measuring->settings, NULL, &options);
     options.weights = weights;
     options.no_tokenizer = true;
-    if (benching->settings->synthetic)
-        return kvad_synthetic_build(benching->name, 1, &options, out, err);
-    return kvad_model_load(benching->name, &options, out, err);
-}
-
-bool cli_bench_report(void *user, const char *what, double done) {
-    struct cli_benching *benching = user;
-    if (!benching->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * done, what);
-        benching->shows_progress = true;
-    }
-    return !cli_is_interrupted();
-}
-
-void cli_bench_engine_in_use(void *user, struct kvad_engine *engine) {
-    (void)user;
-    cli_interrupt_target(engine);
+    if (measuring->settings->synthetic)
+        return kvad_synthetic_build(measuring->name, 1, &options, out, err);
+    return kvad_model_load(measuring->name, &options, out, err);
 }
 
 /* What the user listed, or what stands for nothing: fitted to the model. */
@@ -187,12 +127,12 @@ static struct kvad_bench_list list_of(const struct cli_numbers *given,
     ((struct kvad_bench_list){(const uint32_t[]){__VA_ARGS__},                                     \
                               sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), true})
 
-static int measure(struct cli_benching *benching, struct kvad_bench_result *result) {
-    const struct cli_settings *s = benching->settings;
+static int measure(struct cli_measuring *measuring, struct kvad_bench_result *result) {
+    const struct cli_settings *s = measuring->settings;
     struct kvad_bench_list contexts = s->quick ? USUAL(16, 128) : USUAL(16, 128, 512, 1000);
     struct kvad_bench_options options = {
         .open_model = cli_bench_open_model,
-        .user = benching,
+        .user = measuring,
         .weights = list_of(&s->weight_types, USUAL(KVAD_WEIGHTS_AUTO)),
         .kv = list_of(&s->kv_types, USUAL(KVAD_KV_F32)),
         .policies = list_of(&s->policies, USUAL(KVAD_CACHE_NONE, KVAD_CACHE_GROW, KVAD_CACHE_STATIC,
@@ -206,46 +146,46 @@ static int measure(struct cli_benching *benching, struct kvad_bench_result *resu
         .n_threads = (unsigned)s->n_threads,
         .cpu = cli_cpu_name(s->cpu),
         .block_tokens = (uint32_t)s->block_tokens,
-        .report = cli_bench_report,
-        .engine_in_use = cli_bench_engine_in_use};
+        .report = cli_measuring_report,
+        .engine_in_use = cli_engine_in_use};
     struct kvad_error err = {0};
     enum kvad_status status = kvad_bench_run(&options, result, &err);
-    if (benching->shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&measuring->progress);
     return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
-static int print(const struct cli_benching *benching, const struct kvad_bench_result *result) {
-    if (!result->has_counters && benching->settings->verbose)
+static int print(const struct cli_measuring *measuring, const struct kvad_bench_result *result) {
+    if (!result->has_counters && measuring->settings->verbose)
         cli_say("no hardware counters: %s", result->no_counters_why);
     int status = CLI_EXIT_OK;
-    if (benching->settings->json)
-        status = cli_bench_print_json(result, benching->name);
+    if (measuring->settings->json)
+        status = cli_bench_print_json(result, measuring->name);
     else if (!result->is_void)
-        status = cli_bench_print_tables(result, benching->name);
+        status = cli_bench_print_tables(result, measuring->name);
     if (!result->is_void) return status;
     cli_say("the run is void, its numbers mean nothing: %s", result->void_why);
     return CLI_EXIT_FAILURE;
 }
 
 static int run(const struct cli_settings *settings) {
-    struct cli_benching benching = {.settings = settings};
+    struct cli_measuring measuring = {.settings = settings, .progress = cli_progress_of(settings)};
     if (settings->synthetic && settings->arguments.n)
         return cli_usage_error(&cli_bench, "MODEL and --synthetic exclude each other");
     if (!settings->synthetic && !settings->arguments.n)
         return cli_usage_error(&cli_bench,
                                "MODEL is missing: kvad bench MODEL, or --synthetic gpt2");
-    benching.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
-                                        : settings->arguments.items[0];
+    measuring.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
+                                         : settings->arguments.items[0];
     if (settings->trace_file && !settings->trace)
         return cli_usage_error(&cli_bench, "--trace-file needs --trace");
     if (settings->experiment && settings->trace)
         return cli_usage_error(&cli_bench, "--experiment and --trace exclude each other");
     cli_catch_interrupt();
-    if (settings->experiment) return cli_bench_run_experiment(&benching);
-    if (settings->trace) return cli_bench_run_trace(&benching);
+    if (settings->experiment) return cli_bench_run_experiment(&measuring);
+    if (settings->trace) return cli_bench_run_trace(&measuring);
     struct kvad_bench_result result;
-    int status = measure(&benching, &result);
-    if (status == CLI_EXIT_OK) status = print(&benching, &result);
+    int status = measure(&measuring, &result);
+    if (status == CLI_EXIT_OK) status = print(&measuring, &result);
     kvad_bench_result_deinit(&result);
     return status;
 }

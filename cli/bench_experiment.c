@@ -1,5 +1,4 @@
 /* kvad bench --experiment: decoding with and without a cache, explained and judged. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/bench_report.h"
@@ -24,10 +23,10 @@ static const char *list_in_the_way(const struct cli_settings *s) {
     return NULL;
 }
 
-static int measure(struct cli_benching *benching, struct kvad_experiment_result *result) {
-    const struct cli_settings *s = benching->settings;
+static int measure(struct cli_measuring *measuring, struct kvad_experiment_result *result) {
+    const struct cli_settings *s = measuring->settings;
     struct kvad_experiment_options options = {.open_model = cli_bench_open_model,
-                                              .user = benching,
+                                              .user = measuring,
                                               .contexts = {s->contexts.items, s->contexts.n, false},
                                               .n_rounds = (unsigned)s->n_rounds,
                                               .n_threads = (unsigned)s->n_threads,
@@ -35,11 +34,11 @@ static int measure(struct cli_benching *benching, struct kvad_experiment_result 
                                               .block_tokens = (uint32_t)s->block_tokens,
                                               .quick = s->quick,
                                               .budget_seconds = (double)s->budget,
-                                              .report = cli_bench_report,
-                                              .engine_in_use = cli_bench_engine_in_use};
+                                              .report = cli_measuring_report,
+                                              .engine_in_use = cli_engine_in_use};
     struct kvad_error err = {0};
     enum kvad_status status = kvad_experiment_run(&options, result, &err);
-    if (benching->shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&measuring->progress);
     return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
@@ -47,27 +46,28 @@ static int print_json(const struct kvad_experiment_result *result, const char *n
     return cli_json_print(kvad_experiment_json(result, cli_json_string(name, strlen(name))));
 }
 
-static int print(const struct cli_benching *benching, const struct kvad_experiment_result *result) {
+static int print(const struct cli_measuring *measuring,
+                 const struct kvad_experiment_result *result) {
     int status = CLI_EXIT_OK;
-    if (benching->settings->json)
-        status = print_json(result, benching->name);
+    if (measuring->settings->json)
+        status = print_json(result, measuring->name);
     else if (!result->is_void)
-        status = cli_experiment_print_tables(result, benching->name);
+        status = cli_experiment_print_tables(result, measuring->name);
     if (!result->is_void) return status;
     cli_say("the run is void, its numbers mean nothing: %s", result->void_why);
     return CLI_EXIT_FAILURE;
 }
 
-int cli_bench_run_experiment(struct cli_benching *benching) {
-    const char *list = list_in_the_way(benching->settings);
+int cli_bench_run_experiment(struct cli_measuring *measuring) {
+    const char *list = list_in_the_way(measuring->settings);
     if (list)
         return cli_usage_error(&cli_bench,
                                "--experiment and --%s exclude each other: it measures "
                                "every policy with the model's own weights and a float32 cache",
                                list);
     struct kvad_experiment_result result;
-    int status = measure(benching, &result);
-    if (status == CLI_EXIT_OK) status = print(benching, &result);
+    int status = measure(measuring, &result);
+    if (status == CLI_EXIT_OK) status = print(measuring, &result);
     kvad_experiment_result_deinit(&result);
     return status;
 }

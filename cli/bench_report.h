@@ -2,22 +2,12 @@
 #ifndef KVAD_CLI_BENCH_REPORT_H
 #define KVAD_CLI_BENCH_REPORT_H
 
-#include "cli/settings.h"
+#include "cli/progress.h"
 #include "lab/experiment.h"
 
-/* ---- for the callbacks of a bench or an experiment */
-
-struct cli_benching {
-    const struct cli_settings *settings;
-    const char *name; /* MODEL, or the synthetic size */
-    bool shows_progress;
-};
-
+/** The model to measure, of its own callback's `user`: a struct cli_measuring. */
 enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
                                       struct kvad_model **out, struct kvad_error *err);
-/** A progress line on a terminal; false after Ctrl-C. */
-bool cli_bench_report(void *user, const char *what, double done);
-void cli_bench_engine_in_use(void *user, struct kvad_engine *engine);
 
 /* ---- a bench */
 
@@ -42,7 +32,7 @@ void cli_bench_print_chart(const struct kvad_bench_result *result, enum kvad_wei
 /* ---- an experiment */
 
 /** Measure and print; an exit code. */
-int cli_bench_run_experiment(struct cli_benching *benching);
+int cli_bench_run_experiment(struct cli_measuring *measuring);
 
 /** Tables for people. */
 int cli_experiment_print_tables(const struct kvad_experiment_result *result, const char *name);
@@ -50,6 +40,6 @@ int cli_experiment_print_tables(const struct kvad_experiment_result *result, con
 /* ---- a trace */
 
 /** Make or read the trace that the settings ask for, run it on a model, print; an exit code. */
-int cli_bench_run_trace(struct cli_benching *benching);
+int cli_bench_run_trace(struct cli_measuring *measuring);
 
 #endif

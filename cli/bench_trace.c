@@ -153,8 +153,8 @@ static int open_trace(const struct cli_settings *settings, const struct kvad_mod
     return status;
 }
 
-static int run_on(struct cli_benching *benching, struct kvad_model *model) {
-    const struct cli_settings *s = benching->settings;
+static int run_on(struct cli_measuring *measuring, struct kvad_model *model) {
+    const struct cli_settings *s = measuring->settings;
     struct kvad_trace trace = {0};
     struct kvad_trace_result result;
     struct kvad_error err = {0};
@@ -170,13 +170,13 @@ static int run_on(struct cli_benching *benching, struct kvad_model *model) {
         .kv = s->kv_types.n ? (enum kvad_kv_type)s->kv_types.items[0] : KVAD_KV_F32,
         .n_rounds = (unsigned)s->n_rounds,
         .n_batches = s->quick ? 1 : 2,
-        .report = cli_bench_report,
-        .engine_in_use = cli_bench_engine_in_use,
-        .user = benching};
+        .report = cli_measuring_report,
+        .engine_in_use = cli_engine_in_use,
+        .user = measuring};
     enum kvad_status measured = kvad_trace_run(&options, &result, &err);
-    if (benching->shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&measuring->progress);
     kvad_trace_deinit(&trace);
-    return measured == KVAD_OK ? print(s, &result, benching->name) : cli_fail(&err);
+    return measured == KVAD_OK ? print(s, &result, measuring->name) : cli_fail(&err);
 }
 
 /* A list of which a trace takes at most so many, and takes more. NULL: none. */
@@ -194,8 +194,8 @@ static const char *list_in_the_way(const struct cli_settings *s) {
     return NULL;
 }
 
-int cli_bench_run_trace(struct cli_benching *benching) {
-    const struct cli_settings *s = benching->settings;
+int cli_bench_run_trace(struct cli_measuring *measuring) {
+    const struct cli_settings *s = measuring->settings;
     const char *list = list_in_the_way(s);
     if (list)
         return cli_usage_error(&cli_bench,
@@ -206,8 +206,8 @@ int cli_bench_run_trace(struct cli_benching *benching) {
     struct kvad_error err = {0};
     enum kvad_weight_type weights = KVAD_WEIGHTS_AUTO;
     if (s->weight_types.n > 0) weights = (enum kvad_weight_type)s->weight_types.items[0];
-    if (cli_bench_open_model(benching, weights, &model, &err) != KVAD_OK) return cli_fail(&err);
-    int status = run_on(benching, model);
+    if (cli_bench_open_model(measuring, weights, &model, &err) != KVAD_OK) return cli_fail(&err);
+    int status = run_on(measuring, model);
     kvad_model_release(&model);
     return status;
 }

@@ -67,14 +67,7 @@ static const struct cli_option model_options[] = {
      .known_as = "dtype quant quantize wtype",
      .help = "how weights lie in memory: f32 unless the file is packed otherwise; q8 and q4 are "
              "groups of 32 small integers with a scale. Smaller is faster and less exact"},
-    {.name = "n-head",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(n_heads),
-     .value = "N",
-     .min = 1,
-     .max = 4096,
-     .known_as = "heads n-heads num-heads",
-     .help = "number of attention heads, for files that do not say it"},
+    CLI_N_HEAD_OPTION,
     {.name = "no-map",
      .kind = CLI_FLAG,
      .offset = CLI_AT(no_map),
@@ -106,15 +99,9 @@ static const struct cli_option engine_options[] = {
      .help = "where keys and values live: in blocks taken as needed (paged), in room for the whole "
              "context (static), in an area that is copied to grow (grow), or nowhere, so that "
              "the whole text is computed again for every token (none). All give the same bits"},
-    {.name = "kv",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(kv),
-     .value = "TYPE",
-     .initial = "f32",
-     .choices = cli_kv_choices,
-     .known_as = "kv-type cache-dtype",
-     .help = "how keys and values lie in the cache: f16 and bf16 take half the bytes, q8 a quarter "
-             "and a scale per token and head"},
+    CLI_KV_OPTION(
+        "how keys and values lie in the cache: f16 and bf16 take half the bytes, q8 a quarter "
+        "and a scale per token and head"),
     {.name = "k",
      .kind = CLI_CHOICE,
      .offset = CLI_AT(k_type),
@@ -129,28 +116,10 @@ static const struct cli_option engine_options[] = {
      .initial = "same",
      .choices = own_kv_types,
      .help = "values alone; same is what --kv says"},
-    {.name = "ctx",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(n_ctx),
-     .value = "N",
-     .min = 1,
-     .max = INT32_MAX,
-     .known_as = "n-ctx context ctx-size block-size context-length max-seq-len",
-     .help = "longest text in tokens, at most the model's own context, which is the default"},
-    {.name = "block",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(block_tokens),
-     .initial = "16",
-     .choices = cli_block_choices,
-     .help = "tokens per block of the paged cache"},
-    {.name = "kv-memory",
-     .kind = CLI_SIZE,
-     .offset = CLI_AT(kv_memory),
-     .value = "SIZE",
-     .min = 1,
-     .max = 0x1p52,
-     .known_as = "kv-bytes cache-memory kv-cache-memory cache-size",
-     .help = "memory of the cache, such as 512M, never exceeded; without it what the text needs"},
+    CLI_CTX_OPTION("longest text in tokens, at most the model's own context, which is the default"),
+    CLI_BLOCK_OPTION,
+    CLI_KV_MEMORY_OPTION(
+        "memory of the cache, such as 512M, never exceeded; without it what the text needs"),
 };
 const struct cli_group cli_engine_group = {"Cache", engine_options, CLI_COUNT_OF(engine_options)};
 
@@ -178,10 +147,7 @@ const struct cli_group cli_machine_group = {"Machine", machine_options,
 
 /* The first two are about the result, the others about everything else. */
 static const struct cli_option output_options[] = {
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(json),
-     .help = "one JSON object on standard output"},
+    CLI_JSON_OPTION("one JSON object on standard output"),
     {.name = "output",
      .letter = 'o',
      .kind = CLI_FILE,

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/groups.h"
@@ -23,31 +22,15 @@ static const struct cli_option lab_options[] = {
      .no_variable = true,
      .known_as = "dir folder out",
      .help = "folder of the report: report.html, report.json, csv/"},
-    {.name = "quick",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(quick),
-     .known_as = "fast",
-     .help = "a first look: fewer contexts, shorter samples"},
-    {.name = "full",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(full),
-     .known_as = "slow all thorough",
-     .help = "check correctness with long texts and all lengths: minutes on a large model"},
+    CLI_QUICK_OPTION("a first look: fewer contexts, shorter samples"),
+    CLI_FULL_OPTION("check correctness with long texts and all lengths: minutes on a large model"),
     {.name = "fresh",
      .kind = CLI_FLAG,
      .offset = CLI_AT(fresh),
      .no_variable = true,
      .known_as = "no-resume force again",
      .help = "measure again what an earlier run in DIR has finished"},
-    {.name = "seed",
-     .letter = 's',
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(seed),
-     .value = "N",
-     .max = 0x1p53,
-     .initial = "1",
-     .known_as = "random-seed",
-     .help = "other texts and lengths for the checks"},
+    CLI_SEED_OPTION("1", "other texts and lengths for the checks"),
     {.name = "from",
      .kind = CLI_FILE,
      .offset = CLI_AT(from),
@@ -61,10 +44,7 @@ static const struct cli_option lab_options[] = {
      .no_variable = true,
      .known_as = "diff against",
      .help = "compare two reports A and B, folders or report.json; measures nothing"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(json),
-     .help = "the report, or the comparison, on standard output too"},
+    CLI_JSON_OPTION("the report, or the comparison, on standard output too"),
 };
 static const struct cli_group lab_group = {"Lab", lab_options, CLI_COUNT_OF(lab_options)};
 
@@ -72,17 +52,10 @@ static const struct cli_group *const groups[] = {&lab_group, &cli_model_group, &
                                                  &cli_messages_group, NULL};
 
 bool cli_lab_progress(struct cli_lab *lab, const char *what, double done) {
-    if (!lab->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r\033[K[%zu/%zu] %s: %s", lab->index, lab->n_parts, lab->part, what);
-        if (done >= 0) fprintf(stderr, " %3.0f %%", 100 * done);
-        lab->shows_progress = true;
-    }
-    return !cli_is_interrupted();
-}
-
-static void clear_progress(struct cli_lab *lab) {
-    if (lab->shows_progress) fputs("\r\033[K", stderr);
-    lab->shows_progress = false;
+    char percent[16] = "";
+    if (done >= 0) snprintf(percent, sizeof percent, " %3.0f %%", 100 * done);
+    return cli_progress_show(&lab->progress, "[%zu/%zu] %s: %s%s", lab->index, lab->n_parts,
+                             lab->part, what, percent);
 }
 
 /* ---- what the report says beside its parts */
@@ -161,7 +134,7 @@ static int run_part(struct cli_lab *lab, const struct cli_lab_part *part, const 
         return CLI_EXIT_OK;
     }
     int status = cli_is_interrupted() ? CLI_EXIT_INTERRUPTED : part->run(lab, out);
-    clear_progress(lab);
+    cli_progress_clear(&lab->progress);
     if (status != CLI_EXIT_OK) return status;
     if (kvad_store_keep(lab->folder, part->name, key, *out, &err) == KVAD_OK) return CLI_EXIT_OK;
     json_decref(*out);
@@ -215,8 +188,10 @@ static int finish(const struct cli_settings *settings, const char *folder, json_
 }
 
 static int measure(const struct cli_settings *settings) {
-    struct cli_lab lab = {
-        .settings = settings, .name = settings->arguments.items[0], .folder = settings->output};
+    struct cli_lab lab = {.settings = settings,
+                          .name = settings->arguments.items[0],
+                          .folder = settings->output,
+                          .progress = cli_progress_of(settings)};
     struct kvad_error err = {0};
     json_t *report = NULL;
     if (kvad_store_make_folder(lab.folder, &err) != KVAD_OK) return cli_lab_fail(&err);

@@ -13,7 +13,7 @@ struct cli_lab {
     struct cli_session session;
     const char *part; /* that runs now */
     size_t index, n_parts;
-    bool shows_progress; /* a progress line stands on the terminal */
+    struct cli_progress progress;
 };
 
 /* A part of the report. */

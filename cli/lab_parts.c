@@ -1,22 +1,15 @@
 /* The parts of a report: the checks, the latency experiment, the account of memory. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/groups.h"
 #include "cli/json.h"
 #include "cli/lab.h"
-#include "cli/streams.h"
 #include "lab/experiment.h"
 #include "lab/memory.h"
 #include "lab/verify.h"
 
-static void engine_in_use(void *user, struct kvad_engine *engine) {
-    (void)user;
-    cli_interrupt_target(engine);
-}
-
 /* ---- correctness */
-
-enum { MAX_CHECKS = 64 };
 
 static bool report_check(void *user, const struct kvad_verify_check *check, const char *what) {
     char text[256];
@@ -26,10 +19,10 @@ static bool report_check(void *user, const struct kvad_verify_check *check, cons
 
 static enum kvad_status run_checks(struct kvad_verify *verify, const char *name, json_t **out,
                                    struct kvad_error *err) {
-    struct kvad_verify_result results[MAX_CHECKS] = {0};
+    struct kvad_verify_result results[KVAD_VERIFY_CHECKS] = {0};
     enum kvad_status status = KVAD_OK;
     unsigned n = 0;
-    for (; n < MAX_CHECKS && kvad_verify_check(n) && status == KVAD_OK; n++)
+    for (; kvad_verify_check(n) && status == KVAD_OK; n++)
         status = kvad_verify_run(verify, kvad_verify_check(n), &results[n], err);
     if (status == KVAD_OK) *out = kvad_verify_json(verify, name, results, n);
     for (unsigned i = 0; i < n; i++)
@@ -44,7 +37,7 @@ static int run_verify(struct cli_lab *lab, json_t **out) {
                                           .n_threads = (unsigned)s->n_threads,
                                           .cpu = cli_cpu_name(s->cpu),
                                           .report = report_check,
-                                          .engine_in_use = engine_in_use,
+                                          .engine_in_use = cli_engine_in_use,
                                           .user = lab};
     struct kvad_verify *verify = NULL;
     struct kvad_error err = {0};
@@ -78,7 +71,7 @@ static int run_latency(struct cli_lab *lab, json_t **out) {
                                               .cpu = cli_cpu_name(s->cpu),
                                               .quick = s->quick,
                                               .report = report_step,
-                                              .engine_in_use = engine_in_use};
+                                              .engine_in_use = cli_engine_in_use};
     struct kvad_experiment_result result;
     struct kvad_error err = {0};
     enum kvad_status status = kvad_experiment_run(&options, &result, &err);
@@ -122,7 +115,7 @@ static int run_memory(struct cli_lab *lab, json_t **out) {
                                           .n_threads = (unsigned)lab->settings->n_threads,
                                           .cpu = cli_cpu_name(lab->settings->cpu),
                                           .report = report_step,
-                                          .engine_in_use = engine_in_use};
+                                          .engine_in_use = cli_engine_in_use};
     struct kvad_memory_result result;
     struct kvad_error err = {0};
     /* The model comes again from counted memory: two of them would be one too many to explain. */

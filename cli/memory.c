@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/json.h"
 #include "cli/memory_report.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/streams.h"
 
@@ -27,14 +27,7 @@ static const struct cli_option memory_options[] = {
      .known_as = "architecture arch",
      .help = "compute instead of measuring, for a config.json, a model folder, or a known model "
              "(gpt2, llama-7b, llama-2-70b, mistral-7b, deepseek-v2, ...; '?' lists them)"},
-    {.name = "ctx",
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(n_ctx),
-     .value = "N",
-     .min = 1,
-     .max = INT32_MAX,
-     .known_as = "n-ctx context ctx-size context-length max-seq-len",
-     .help = "tokens of a text (the model's context)"},
+    CLI_CTX_OPTION("tokens of a text (the model's context)"),
     {.name = "batch",
      .kind = CLI_INTEGER,
      .offset = CLI_AT(n_texts),
@@ -43,26 +36,11 @@ static const struct cli_option memory_options[] = {
      .max = INT32_MAX,
      .known_as = "parallel batch-size sequences",
      .help = "texts at once, with --config (1)"},
-    {.name = "kv",
-     .kind = CLI_CHOICES,
-     .offset = CLI_AT(kv_types),
-     .value = "LIST",
-     .choices = types,
-     .known_as = "cache-type kv-type dtype",
-     .help = "types of keys and values (f32): several to measure, one to compute; q4 and the "
-             "groups of 32 of ggml (q8_0, q4_0) are for --config alone"},
-    {.name = "cache",
-     .kind = CLI_CHOICES,
-     .offset = CLI_AT(policies),
-     .value = "LIST",
-     .choices = cli_cache_choices,
-     .help = "policies to measure (all of them)"},
-    {.name = "block",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(block_tokens),
-     .initial = "16",
-     .choices = cli_block_choices,
-     .help = "tokens per block of the cache"},
+    CLI_KV_LIST_OPTION(
+        types, "types of keys and values (f32): several to measure, one to compute; q4 and the "
+               "groups of 32 of ggml (q8_0, q4_0) are for --config alone"),
+    CLI_CACHE_LIST_OPTION("policies to measure (all of them)"),
+    CLI_BLOCK_OPTION,
 };
 static const struct cli_group memory_group = {"Memory", memory_options,
                                               CLI_COUNT_OF(memory_options)};
@@ -101,11 +79,11 @@ static int compute(const struct cli_settings *settings) {
 
 static enum kvad_status open_model(void *user, const struct kvad_allocator *allocator,
                                    struct kvad_model **out, struct kvad_error *err) {
-    const struct cli_benching *benching = user;
+    const struct cli_measuring *measuring = user;
     struct kvad_model_options options;
-    cli_model_options(benching->settings, NULL, &options);
+    cli_model_options(measuring->settings, NULL, &options);
     options.allocator = *allocator;
-    return kvad_model_load(benching->name, &options, out, err);
+    return kvad_model_load(measuring->name, &options, out, err);
 }
 
 /* The types that the cache itself has; false: one of them is for computing alone. */
@@ -141,19 +119,21 @@ static int measure(const struct cli_settings *settings) {
     static const uint32_t all[] = {KVAD_CACHE_NONE, KVAD_CACHE_GROW, KVAD_CACHE_STATIC,
                                    KVAD_CACHE_PAGED};
     const struct cli_numbers *policies = &settings->policies;
-    struct cli_benching benching = {.settings = settings, .name = settings->arguments.items[0]};
+    struct cli_measuring measuring = {.settings = settings,
+                                      .name = settings->arguments.items[0],
+                                      .progress = cli_progress_of(settings)};
     uint32_t kv[KVAD_KV_TYPE_COUNT];
     struct kvad_memory_options options = {
         .open_model = open_model,
-        .user = &benching,
+        .user = &measuring,
         .policies = policies->is_given ? (struct kvad_memory_list){policies->items, policies->n}
                                        : (struct kvad_memory_list){all, CLI_COUNT_OF(all)},
         .n_ctx = (uint32_t)settings->n_ctx,
         .block_tokens = (uint32_t)settings->block_tokens,
         .n_threads = (unsigned)settings->n_threads,
         .cpu = cli_cpu_name(settings->cpu),
-        .report = cli_bench_report,
-        .engine_in_use = cli_bench_engine_in_use};
+        .report = cli_measuring_report,
+        .engine_in_use = cli_engine_in_use};
     if (!fill_types(&settings->kv_types, kv, &options.kv.n))
         return cli_usage_error(&cli_memory, "--kv: q4, q8_0 and q4_0 can only be computed, with "
                                             "--config; the cache has f32, f16, bf16 and q8");
@@ -162,7 +142,7 @@ static int measure(const struct cli_settings *settings) {
     struct kvad_error err = {0};
     cli_catch_interrupt();
     enum kvad_status status = kvad_memory_measure(&options, &result, &err);
-    if (benching.shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&measuring.progress);
     int code = status == KVAD_OK ? print(settings, &result) : cli_fail(&err);
     if (status == KVAD_OK && !kvad_memory_result_is_exact(&result))
         cli_say("what was requested is not what the formula says: see the column diff");

@@ -55,11 +55,9 @@ enum { PROGRESS_AFTER_MS = 500 };
 static bool report_progress(void *user, uint64_t done, uint64_t total) {
     struct cli_session *session = user;
     bool is_slow = cli_clock_ms() - session->load_ms > PROGRESS_AFTER_MS;
-    if (total && is_slow && !session->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\rloading %3.0f %%", 100.0 * (double)done / (double)total);
-        session->shows_progress = true;
-    }
-    return !cli_is_interrupted();
+    if (!total || !is_slow) return !cli_is_interrupted();
+    return cli_progress_show(&session->progress, "loading %3.0f %%",
+                             100.0 * (double)done / (double)total);
 }
 
 void cli_model_options(const struct cli_settings *settings, struct cli_session *session,
@@ -80,11 +78,12 @@ int cli_session_load(struct cli_session *session, const struct cli_settings *set
     struct kvad_model_options options;
     struct kvad_error err = {0};
     double start = cli_clock_ms();
-    *session = (struct cli_session){.settings = settings, .load_ms = start};
+    *session = (struct cli_session){
+        .settings = settings, .load_ms = start, .progress = cli_progress_of(settings)};
     cli_model_options(settings, session, &options);
     enum kvad_status status =
         kvad_model_load(settings->arguments.items[0], &options, &session->model, &err);
-    if (session->shows_progress) fputs("\r             \r", stderr);
+    cli_progress_clear(&session->progress);
     session->load_ms = cli_clock_ms() - start;
     if (status != KVAD_OK) return cli_fail(&err);
     kvad_model_get_info(session->model, &session->info);

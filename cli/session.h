@@ -3,6 +3,7 @@
 #define KVAD_CLI_SESSION_H
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 
 struct cli_session {
@@ -12,7 +13,7 @@ struct cli_session {
     struct kvad_tokenizer *tokenizer; /* borrowed from the model, or NULL */
     struct kvad_engine *engine;
     double load_ms;
-    bool shows_progress; /* a progress line stands on the terminal */
+    struct cli_progress progress;
 };
 
 /** Exit code of a failed call. */

@@ -1,11 +1,8 @@
 /* kvad verify: whether the cache of this program is right with this model on this machine. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "cli/commands.h"
 #include "cli/groups.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cli/streams.h"
 #include "cli/verify_faults.h"
@@ -35,16 +32,8 @@ static const struct cli_choice checks[] = {
 };
 
 static const struct cli_option verify_options[] = {
-    {.name = "quick",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(quick),
-     .known_as = "fast",
-     .help = "short texts, some of the many lengths; the default"},
-    {.name = "full",
-     .kind = CLI_FLAG,
-     .offset = CLI_AT(full),
-     .known_as = "slow all thorough",
-     .help = "long texts, all lengths: minutes on a large model"},
+    CLI_QUICK_OPTION("short texts, some of the many lengths; the default"),
+    CLI_FULL_OPTION("long texts, all lengths: minutes on a large model"),
     {.name = "checks",
      .kind = CLI_CHOICES,
      .offset = CLI_AT(checks),
@@ -58,23 +47,9 @@ static const struct cli_option verify_options[] = {
      .no_variable = true,
      .help = "test the checks: which of them catch which seeded faults; needs no model, but a "
              "program built for it (make verify-faults)"},
-    {.name = "seed",
-     .letter = 's',
-     .kind = CLI_INTEGER,
-     .offset = CLI_AT(seed),
-     .value = "N",
-     .max = 0x1p53,
-     .initial = "1",
-     .known_as = "random-seed",
-     .help = "other texts and lengths"},
-    {.name = "kv",
-     .kind = CLI_CHOICE,
-     .offset = CLI_AT(kv),
-     .value = "TYPE",
-     .initial = "f32",
-     .choices = cli_kv_choices,
-     .known_as = "kv-type cache-dtype",
-     .help = "how keys and values lie in the cache; each type is compared with itself bit for bit"},
+    CLI_SEED_OPTION("1", "other texts and lengths"),
+    CLI_KV_OPTION(
+        "how keys and values lie in the cache; each type is compared with itself bit for bit"),
 };
 static const struct cli_group verify_group = {"Verify", verify_options,
                                               CLI_COUNT_OF(verify_options)};
@@ -84,24 +59,15 @@ static const struct cli_group *const groups[] = {&verify_group, &cli_model_group
 
 struct verifying {
     const struct cli_settings *settings;
-    bool shows_progress;
+    struct cli_progress progress;
     size_t n, n_done;                                      /* checks */
     struct kvad_verify_result results[KVAD_VERIFY_CHECKS]; /* [n_done] */
 };
 
 static bool report(void *user, const struct kvad_verify_check *check, const char *what) {
     struct verifying *verifying = user;
-    if (!verifying->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r\033[K[%zu/%zu] %s: %s", verifying->n_done + 1, verifying->n,
-                check->name, what);
-        verifying->shows_progress = true;
-    }
-    return !cli_is_interrupted();
-}
-
-static void engine_in_use(void *user, struct kvad_engine *engine) {
-    (void)user;
-    cli_interrupt_target(engine);
+    return cli_progress_show(&verifying->progress, "[%zu/%zu] %s: %s", verifying->n_done + 1,
+                             verifying->n, check->name, what);
 }
 
 static bool is_wanted(const struct cli_settings *settings, unsigned index) {
@@ -121,7 +87,7 @@ static int run_checks(struct verifying *verifying, struct kvad_verify *verify) {
         status = kvad_verify_run(verify, check, &verifying->results[verifying->n_done], &err);
         if (status == KVAD_OK) verifying->n_done++;
     }
-    if (verifying->shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&verifying->progress);
     return status == KVAD_OK ? CLI_EXIT_OK : cli_fail(&err);
 }
 
@@ -143,7 +109,7 @@ static int verify_model(struct verifying *verifying, struct cli_session *session
                                           .n_threads = (unsigned)s->n_threads,
                                           .cpu = cli_cpu_name(s->cpu),
                                           .report = report,
-                                          .engine_in_use = engine_in_use,
+                                          .engine_in_use = cli_engine_in_use,
                                           .user = verifying};
     struct kvad_verify *verify = NULL;
     struct kvad_error err = {0};
@@ -162,7 +128,7 @@ static int verify_model(struct verifying *verifying, struct cli_session *session
 }
 
 static int run(const struct cli_settings *settings) {
-    struct verifying verifying = {.settings = settings};
+    struct verifying verifying = {.settings = settings, .progress = cli_progress_of(settings)};
     struct cli_session session;
     if (settings->quick && settings->full)
         return cli_usage_error(&cli_verify, "--quick and --full exclude each other");

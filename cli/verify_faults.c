@@ -15,7 +15,6 @@ int cli_verify_faults(const struct cli_settings *settings) {
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/json.h"
 #include "cli/session.h"
@@ -26,16 +25,12 @@ static const char first_fault[] = "reversed-append", classic[] = "classic";
 
 struct trying {
     const struct cli_settings *settings;
-    bool shows_progress;
+    struct cli_progress progress;
 };
 
 static bool report(void *user, size_t n_done, size_t n_rows) {
     struct trying *trying = user;
-    if (!trying->settings->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r\033[K[%zu/%zu] faults", n_done, n_rows);
-        trying->shows_progress = true;
-    }
-    return !cli_is_interrupted();
+    return cli_progress_show(&trying->progress, "[%zu/%zu] faults", n_done, n_rows);
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -199,14 +194,14 @@ static int print(const struct trying *trying, const struct kvad_matrix *matrix) 
 }
 
 int cli_verify_faults(const struct cli_settings *settings) {
-    struct trying trying = {.settings = settings};
+    struct trying trying = {settings, cli_progress_of(settings)};
     struct kvad_matrix_options options = {
         .n_jobs = (unsigned)settings->n_threads, .report = report, .user = &trying};
     struct kvad_matrix matrix;
     struct kvad_error err = {0};
     cli_catch_interrupt();
     enum kvad_status result = kvad_matrix_run(&options, &matrix, &err);
-    if (trying.shows_progress) fputs("\r\033[K", stderr);
+    cli_progress_clear(&trying.progress);
     int status = result == KVAD_OK ? print(&trying, &matrix) : cli_fail(&err);
     kvad_matrix_deinit(&matrix);
     return status;
