@@ -8,28 +8,8 @@
 #include "cli/verify_faults.h"
 #include "cli/verify_table.h"
 
-/* The value is the check's index; the names are those of the lab, in its order. */
-static const struct cli_choice checks[] = {
-    {"reference", 0},
-    {"order", 1},
-    {"classic", 2},
-    {"cached", 3},
-    {"chunks", 4},
-    {"policies", 5},
-    {"blocks", 6},
-    {"batch", 7},
-    {"threads", 8},
-    {"levels", 9},
-    {"rollback", 10},
-    {"poison", 11},
-    {"fork", 12},
-    {"mixture", 13},
-    {"prefix", 14},
-    {"preemption", 15},
-    {"traffic", 16},
-    {"greedy", 17},
-    {0},
-};
+#define CHOICE(id, name, compares) {#name, KVAD_VERIFY_CHECK_##id},
+static const struct cli_choice checks[] = {KVAD_VERIFY_CHECK_LIST(CHOICE){0}};
 
 static const struct cli_option verify_options[] = {
     CLI_QUICK_OPTION("short texts, some of the many lengths; the default"),

@@ -6,48 +6,18 @@
 #include "base/error.h"
 #include "lab/verify_internal.h"
 
+#define ENTRY(id, name, compares) {{#name, compares}, verify_##name},
 static const struct entry {
     struct kvad_verify_check check;
     verify_fn *run;
-} entries[] = {
-    {{"reference", "hidden states of every layer and logits with a float64 forward of its own"},
-     verify_reference},
-    {{"order", "K and V in the cache, row by row, with those of the float64 forward"},
-     verify_order},
-    {{"classic", "one new token's first attention with the cache and without, within 1e-4"},
-     verify_classic},
-    {{"cached", "one token at a time with the cache, whole windows without"}, verify_cached},
-    {{"chunks", "the text in chunks of 1, 2, 3, 7, 16, 17 tokens and at once"}, verify_chunks},
-    {{"policies", "caches that grow, are static, are paged, and none"}, verify_policies},
-    {{"blocks", "blocks of 16, 32, 64, 128 and 256 tokens"}, verify_blocks},
-    {{"batch", "texts alone and beside others, in any slot and order"}, verify_batch},
-    {{"threads", "1, 2, 3 and 8 threads"}, verify_threads},
-    {{"levels", "every kernel level of this CPU"}, verify_levels},
-    {{"rollback", "going back to any length and on, with never having been elsewhere"},
-     verify_rollback},
-    {{"poison", "unused cache memory and step buffers full of NaN, with clean ones"},
-     verify_poison},
-    {{"fork", "texts that share a beginning's blocks, with each computed alone"}, verify_fork},
-    {{"mixture", "any order of steps, drafts, forks, reordering and going back, with texts alone"},
-     verify_mixture},
-    {{"prefix", "prompts that begin in cached blocks, with a cold start"}, verify_prefix},
-    {{"preemption", "requests that lose their blocks and recompute, with a large pool"},
-     verify_preemption},
-    {{"traffic", "requests in a pool that is too small for them, with each alone and uncached"},
-     verify_traffic},
-    {{"greedy", "tokens drawn with every cache and without one, and as the window slides"},
-     verify_greedy},
-};
-enum { N_ENTRIES = sizeof entries / sizeof *entries };
-_Static_assert(sizeof entries / sizeof *entries <= KVAD_VERIFY_CHECKS,
-               "reports have room for all checks");
+} entries[KVAD_VERIFY_CHECKS] = {KVAD_VERIFY_CHECK_LIST(ENTRY)};
 
 const struct kvad_verify_check *kvad_verify_check(unsigned index) {
-    return index < N_ENTRIES ? &entries[index].check : NULL;
+    return index < KVAD_VERIFY_CHECKS ? &entries[index].check : NULL;
 }
 
 const struct kvad_verify_check *kvad_verify_find(const char *name) {
-    for (size_t i = 0; i < N_ENTRIES; i++)
+    for (size_t i = 0; i < KVAD_VERIFY_CHECKS; i++)
         if (strcmp(entries[i].check.name, name) == 0) return &entries[i].check;
     return NULL;
 }
@@ -180,7 +150,7 @@ enum kvad_status kvad_verify_run(struct kvad_verify *verify, const struct kvad_v
     struct verify_run run = {.v = verify, .result = result, .err = err};
     uint64_t start = kvad_clock_ns();
     bool passes = false;
-    for (size_t i = 0; i < N_ENTRIES; i++)
+    for (size_t i = 0; i < KVAD_VERIFY_CHECKS; i++)
         if (&entries[i].check == check && verify_case(&run, "%s", "without a cache"))
             passes = entries[i].run(&run);
     bool is_pass = run.status == KVAD_OK && result->verdict == KVAD_VERDICT_PASS;

@@ -15,7 +15,32 @@
 
 #include "kvad/kvad.h"
 
-enum { KVAD_VERIFY_CHECKS = 32 }; /* at most */
+/* The checks in the order of the report: X(id, name, what it compares, for people). */
+#define KVAD_VERIFY_CHECK_LIST(X)                                                                  \
+    X(REFERENCE, reference,                                                                        \
+      "hidden states of every layer and logits with a float64 forward of its own")                 \
+    X(ORDER, order, "K and V in the cache, row by row, with those of the float64 forward")         \
+    X(CLASSIC, classic, "one new token's first attention with the cache and without, within 1e-4") \
+    X(CACHED, cached, "one token at a time with the cache, whole windows without")                 \
+    X(CHUNKS, chunks, "the text in chunks of 1, 2, 3, 7, 16, 17 tokens and at once")               \
+    X(POLICIES, policies, "caches that grow, are static, are paged, and none")                     \
+    X(BLOCKS, blocks, "blocks of 16, 32, 64, 128 and 256 tokens")                                  \
+    X(BATCH, batch, "texts alone and beside others, in any slot and order")                        \
+    X(THREADS, threads, "1, 2, 3 and 8 threads")                                                   \
+    X(LEVELS, levels, "every kernel level of this CPU")                                            \
+    X(ROLLBACK, rollback, "going back to any length and on, with never having been elsewhere")     \
+    X(POISON, poison, "unused cache memory and step buffers full of NaN, with clean ones")         \
+    X(FORK, fork, "texts that share a beginning's blocks, with each computed alone")               \
+    X(MIXTURE, mixture,                                                                            \
+      "any order of steps, drafts, forks, reordering and going back, with texts alone")            \
+    X(PREFIX, prefix, "prompts that begin in cached blocks, with a cold start")                    \
+    X(PREEMPTION, preemption, "requests that lose their blocks and recompute, with a large pool")  \
+    X(TRAFFIC, traffic,                                                                            \
+      "requests in a pool that is too small for them, with each alone and uncached")               \
+    X(GREEDY, greedy, "tokens drawn with every cache and without one, and as the window slides")
+
+#define KVAD_VERIFY_ID(id, name, compares) KVAD_VERIFY_CHECK_##id,
+enum kvad_verify_index { KVAD_VERIFY_CHECK_LIST(KVAD_VERIFY_ID) KVAD_VERIFY_CHECKS };
 
 enum kvad_verify_level {
     KVAD_VERIFY_QUICK, /* short texts, a few of the many lengths: seconds on a small model */

@@ -162,9 +162,7 @@ bool verify_engine_open(struct verify_run *run, const struct kvad_engine_options
 void verify_engine_close(struct verify_run *run, struct kvad_engine **engine);
 
 /* ---- the checks, one function each */
-verify_fn verify_reference, verify_order, verify_classic, verify_cached, verify_chunks,
-    verify_batch, verify_policies, verify_blocks, verify_threads, verify_levels, verify_rollback,
-    verify_mixture, verify_prefix, verify_fork, verify_preemption, verify_traffic, verify_poison,
-    verify_greedy;
+#define VERIFY_DECLARE(id, name, compares) verify_fn verify_##name;
+KVAD_VERIFY_CHECK_LIST(VERIFY_DECLARE)
 
 #endif
