@@ -13,6 +13,8 @@ struct forward {
     struct kvad_reference *out;
     size_t n;        /* tokens */
     size_t n_widest; /* inputs of any linear */
+    size_t n_scratch;
+    double *scratch; /* [n_scratch] from h to scores */
     double *h, *x;   /* [n][d_model] the residual stream; input of a linear, or its output */
     double *qkv, *attended, *ff;
     double *scores;  /* [n] */
@@ -194,45 +196,30 @@ static enum kvad_status compute(const struct forward *f, const int32_t *tokens,
 
 /* ---------------------------------------------------------------- memory */
 
-/* Everything that is reserved, in one list for making and for giving back. */
-enum { N_BUFFERS = 11 };
-struct buffer {
-    void *pointer; /* to the pointer */
-    size_t n, size;
-};
-
-static void list_buffers(struct forward *f, struct buffer list[N_BUFFERS]) {
+static enum kvad_status reserve(struct forward *f, struct kvad_error *err) {
     const struct kvad_description *d = f->d;
     struct kvad_reference *r = f->out;
-    size_t n = f->n, n_attended = (size_t)d->n_heads * d->head_dim;
+    size_t n_attended = (size_t)d->n_heads * d->head_dim;
     size_t width = n_attended + 2 * (size_t)d->n_kv_heads * d->head_dim;
+    size_t row = 2 * (size_t)d->d_model + width + n_attended + d->d_ff + 1;
     f->n_widest = d->d_model > d->d_ff ? d->d_model : d->d_ff;
     if (n_attended > f->n_widest) f->n_widest = n_attended;
-    const struct buffer all[N_BUFFERS] = {
-        {&f->h, n * d->d_model, sizeof(double)},
-        {&f->x, n * d->d_model, sizeof(double)},
-        {&f->qkv, n * width, sizeof(double)},
-        {&f->attended, n * n_attended, sizeof(double)},
-        {&f->ff, n * d->d_ff, sizeof(double)},
-        {&f->scores, n, sizeof(double)},
-        {&f->columns, TILE * f->n_widest, sizeof(double)},
-        {&f->row, f->n_widest, sizeof(float)},
-        /* What stays. */
-        {&r->hidden, r->n_hidden, sizeof(double)},
-        {&r->k, 2 * r->n_kv, sizeof(double)},
-        {&r->logits, r->n_logits, sizeof(double)},
-    };
-    memcpy(list, all, sizeof all);
-}
-
-static enum kvad_status reserve(struct forward *f, struct buffer *list, struct kvad_error *err) {
-    for (size_t i = 0; i < N_BUFFERS; i++) {
-        void *memory = kvad_alloc_zero(f->out->heap, list[i].n, list[i].size);
-        if (!memory)
-            return kvad_fail_memory(err, "the float64 reference", list[i].n * list[i].size);
-        memcpy(list[i].pointer, &memory, sizeof memory);
-    }
-    f->out->v = f->out->k + f->out->n_kv;
+    f->n_scratch = f->n * row;
+    f->scratch = kvad_alloc_zero(r->heap, f->n_scratch, sizeof *f->scratch);
+    f->columns = kvad_alloc_zero(r->heap, TILE * f->n_widest, sizeof *f->columns);
+    f->row = kvad_alloc_zero(r->heap, f->n_widest, sizeof *f->row);
+    r->hidden = kvad_alloc_zero(r->heap, r->n_hidden, sizeof *r->hidden);
+    r->k = kvad_alloc_zero(r->heap, 2 * r->n_kv, sizeof *r->k);
+    r->logits = kvad_alloc_zero(r->heap, r->n_logits, sizeof *r->logits);
+    if (!f->scratch || !f->columns || !f->row || !r->hidden || !r->k || !r->logits)
+        return kvad_fail_memory(err, "the float64 reference", f->n_scratch * sizeof *f->scratch);
+    r->v = r->k + r->n_kv;
+    f->h = f->scratch;
+    f->x = f->h + f->n * d->d_model;
+    f->qkv = f->x + f->n * d->d_model;
+    f->attended = f->qkv + f->n * width;
+    f->ff = f->attended + f->n * n_attended;
+    f->scores = f->ff + f->n * d->d_ff;
     return KVAD_OK;
 }
 
@@ -249,15 +236,11 @@ enum kvad_status kvad_reference_run(const struct kvad_model *model, const int32_
     out->n_kv = (size_t)d->n_layers * d->n_kv_heads * n_tokens * d->head_dim;
     out->n_logits = n_tokens * d->n_vocab;
     struct forward f = {.model = model, .d = d, .out = out, .n = n_tokens};
-    struct buffer list[N_BUFFERS];
-    list_buffers(&f, list);
-    enum kvad_status status = reserve(&f, list, err);
+    enum kvad_status status = reserve(&f, err);
     if (status == KVAD_OK) status = compute(&f, tokens, go_on, user, err);
-    for (size_t i = 0; i < N_BUFFERS - 3; i++) {
-        void *memory;
-        memcpy(&memory, list[i].pointer, sizeof memory);
-        kvad_free(heap, memory, list[i].n * list[i].size);
-    }
+    kvad_free(heap, f.scratch, f.n_scratch * sizeof *f.scratch);
+    kvad_free(heap, f.columns, TILE * f.n_widest * sizeof *f.columns);
+    kvad_free(heap, f.row, f.n_widest * sizeof *f.row);
     return status;
 }
 
