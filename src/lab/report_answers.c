@@ -20,16 +20,12 @@ static void missing(struct kvad_html *html) {
 
 static void add_error(struct kvad_html *html, const json_t *report) {
     if (!is_number(report, "summary.correct.max_error")) return;
-    kvad_html_raw(html,
-                  "<p>Against a second forward pass in double precision, which shares no code "
-                  "with the engine, the logits are off by ");
-    kvad_page_figure(html, report, "summary.correct.max_error", KVAD_FIGURE_ERROR);
-    kvad_html_raw(html, " of their size at most");
-    if (is_number(report, "summary.correct.error_bound")) {
-        kvad_html_raw(html, " (allowed: ");
-        kvad_page_figure(html, report, "summary.correct.error_bound", KVAD_FIGURE_ERROR);
-        kvad_html_raw(html, ")");
-    }
+    kvad_page_words(
+        html, report,
+        "<p>Against a second forward pass in double precision, which shares no code with the "
+        "engine, the logits are off by {correct.max_error error} of their size at most");
+    if (is_number(report, "summary.correct.error_bound"))
+        kvad_page_words(html, report, " (allowed: {correct.error_bound error})");
     kvad_html_raw(html, ".</p>\n");
 }
 
@@ -41,22 +37,15 @@ static void answer_correct(struct kvad_html *html, const json_t *report) {
         missing(html);
         return;
     }
-    kvad_html_raw(html, is_pass ? "Yes " : "No ");
-    kvad_html_raw(html, "<small>");
-    kvad_page_figure(html, report, "summary.correct.passed", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " checks pass");
-    if (!is_pass) {
-        kvad_html_raw(html, ", ");
-        kvad_page_figure(html, report, "summary.correct.failed", KVAD_FIGURE_COUNT);
-        kvad_html_raw(html, " fail");
-    }
-    kvad_html_raw(html, "</small></p>\n");
     if (is_pass) {
-        kvad_html_raw(html, "<p>With the cache, without it, in any chunks and batches: the same "
-                            "bits. ");
-        kvad_page_figure(html, report, "summary.correct.compared", KVAD_FIGURE_COUNT);
-        kvad_html_raw(html, " numbers were compared.</p>\n");
+        kvad_page_words(html, report,
+                        "Yes <small>{correct.passed count} checks pass</small></p>\n"
+                        "<p>With the cache, without it, in any chunks and batches: the same bits. "
+                        "{correct.compared count} numbers were compared.</p>\n");
     } else {
+        kvad_page_words(html, report,
+                        "No <small>{correct.passed count} checks pass, {correct.failed count} "
+                        "fail</small></p>\n");
         kvad_html_add(html, "<p class=\"fail\">First failure: %s</p>\n",
                       kvad_table_string(report, "summary.correct.first_failure", "unknown"));
     }
@@ -82,12 +71,10 @@ static void add_shares(struct kvad_html *html, const json_t *report) {
 /* Failed controls: the parts, or the machine, are not what the numbers above take them for. */
 static void add_controls(struct kvad_html *html, const json_t *report) {
     if (!(kvad_table_number(report, "summary.latency.controls_failed") > 0)) return;
-    kvad_html_raw(html, "<p class=\"warn\">");
-    kvad_page_figure(html, report, "summary.latency.controls_failed", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " of ");
-    kvad_page_figure(html, report, "summary.latency.n_controls", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " controls fail: the machine was busy, the model lies in the CPU's caches "
-                        "(the controls reckon with memory), or the parts are wrong.</p>\n");
+    kvad_page_words(html, report,
+                    "<p class=\"warn\">{latency.controls_failed count} of {latency.n_controls "
+                    "count} controls fail: the machine was busy, the model lies in the CPU's "
+                    "caches (the controls reckon with memory), or the parts are wrong.</p>\n");
 }
 
 static void answer_latency(struct kvad_html *html, const json_t *report) {
@@ -96,25 +83,18 @@ static void answer_latency(struct kvad_html *html, const json_t *report) {
         missing(html);
         return;
     }
-    kvad_page_figure(html, report, "summary.latency.times_faster", KVAD_FIGURE_RATIO);
-    kvad_html_raw(html, " <small>for ");
-    kvad_page_figure(html, report, "summary.latency.n_tokens", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " tokens</small></p>\n<p>");
-    kvad_page_figure(html, report, "summary.latency.naive_ms", KVAD_FIGURE_MS);
-    kvad_html_raw(html, " without a cache, ");
-    kvad_page_figure(html, report, "summary.latency.cached_ms", KVAD_FIGURE_MS);
-    kvad_html_raw(html, " with it");
+    kvad_page_words(
+        html, report,
+        "{latency.times_faster ratio} <small>for {latency.n_tokens count} tokens</small></p>\n"
+        "<p>{latency.naive_ms ms} without a cache, {latency.cached_ms ms} with it");
     if (json_is_false(kvad_table_get(report, "summary.latency.naive_is_measured")))
         kvad_html_raw(html, "; the former is extrapolated from the measured curve");
     kvad_html_raw(html, ".</p>\n");
     if (is_number(report, "summary.latency.flop_ratio")) {
-        kvad_html_raw(html, "<p>Not ");
-        kvad_page_figure(html, report, "summary.latency.flop_ratio", KVAD_FIGURE_RATIO);
-        kvad_html_raw(html, ", as the operations of the last step would have it: with one token at "
-                            "a time all weights are read for that token alone, and the bytes fall "
-                            "only ");
-        kvad_page_figure(html, report, "summary.latency.byte_ratio", KVAD_FIGURE_RATIO);
-        kvad_html_raw(html, ".");
+        kvad_page_words(html, report,
+                        "<p>Not {latency.flop_ratio ratio}, as the operations of the last step "
+                        "would have it: with one token at a time all weights are read for that "
+                        "token alone, and the bytes fall only {latency.byte_ratio ratio}.");
         add_shares(html, report);
         kvad_html_raw(html, "</p>\n");
         add_controls(html, report);
@@ -128,20 +108,15 @@ static void answer_memory(struct kvad_html *html, const json_t *report) {
         missing(html);
         return;
     }
-    kvad_page_figure(html, report, "summary.memory.cache_bytes", KVAD_FIGURE_BYTES);
-    kvad_html_raw(html, " <small>of cache at ");
-    kvad_page_figure(html, report, "summary.memory.n_tokens", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " tokens</small></p>\n<p>");
-    kvad_page_figure(html, report, "summary.memory.token_bytes", KVAD_FIGURE_BYTES);
-    kvad_html_raw(html, " per token. Requested memory equals the formula at ");
-    kvad_page_figure(html, report, "summary.memory.n_exact", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " of ");
-    kvad_page_figure(html, report, "summary.memory.n_checkpoints", KVAD_FIGURE_COUNT);
-    kvad_html_raw(html, " checkpoints.</p>\n");
+    kvad_page_words(
+        html, report,
+        "{memory.cache_bytes bytes} <small>of cache at {memory.n_tokens count} tokens</small></p>\n"
+        "<p>{memory.token_bytes bytes} per token. Requested memory equals the formula at "
+        "{memory.n_exact count} of {memory.n_checkpoints count} checkpoints.</p>\n");
     if (is_number(report, "summary.memory.explained_percent")) {
-        kvad_html_raw(html, "<p>Of the process's resident memory ");
-        kvad_page_figure(html, report, "summary.memory.explained_percent", KVAD_FIGURE_PERCENT);
-        kvad_html_raw(html, " has a named owner");
+        kvad_page_words(html, report,
+                        "<p>Of the process's resident memory {memory.explained_percent percent} "
+                        "has a named owner");
         for (size_t i = 0; i < 3; i++) {
             const json_t *owner =
                 json_array_get(kvad_table_get(report, "summary.memory.owners"), i);

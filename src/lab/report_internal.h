@@ -15,6 +15,10 @@ void kvad_page_close(struct kvad_html *html);
 void kvad_page_figure(struct kvad_html *html, const json_t *report, const char *path,
                       enum kvad_figure figure);
 
+/** Markup of our own with figures of the summary: "{latency.step_ms ms}" is kvad_page_figure() of
+ * summary.latency.step_ms. Kinds: count, error, bytes, ms, ratio, percent. */
+void kvad_page_words(struct kvad_html *html, const json_t *report, const char *words);
+
 /** The table with this id. */
 void kvad_page_table(struct kvad_html *html, const json_t *report, const char *id);
 

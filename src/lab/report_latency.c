@@ -79,15 +79,12 @@ static void add_gap(struct kvad_html *html, const json_t *report) {
 
 static void add_gap_words(struct kvad_html *html, const json_t *report) {
     if (!isfinite(kvad_table_number(report, "summary.latency.ideal_ms"))) return;
-    kvad_html_raw(html, "<p>At the rate of a step without a cache, the operations of this step "
-                        "would take ");
-    kvad_page_figure(html, report, "summary.latency.ideal_ms", KVAD_FIGURE_MS);
-    kvad_html_raw(html, "; it takes ");
-    kvad_page_figure(html, report, "summary.latency.step_ms", KVAD_FIGURE_MS);
-    kvad_html_raw(html, ". Weights and cache are what reading them takes beyond that; ");
-    kvad_page_figure(html, report, "summary.latency.named_percent", KVAD_FIGURE_PERCENT);
-    kvad_html_raw(html, " of the step is in named parts: synchronisation (threads waiting for "
-                        "each other) and other are not among them.</p>\n");
+    kvad_page_words(
+        html, report,
+        "<p>At the rate of a step without a cache, the operations of this step would take "
+        "{latency.ideal_ms ms}; it takes {latency.step_ms ms}. Weights and cache are what reading "
+        "them takes beyond that; {latency.named_percent percent} of the step is in named parts: "
+        "synchronisation (threads waiting for each other) and other are not among them.</p>\n");
 }
 
 void kvad_page_latency(struct kvad_html *html, const json_t *report) {

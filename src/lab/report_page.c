@@ -34,6 +34,28 @@ void kvad_page_figure(struct kvad_html *html, const json_t *report, const char *
                   kvad_figure(figure, value, shown));
 }
 
+void kvad_page_words(struct kvad_html *html, const json_t *report, const char *words) {
+    static const char *const kinds[] = {
+        [KVAD_FIGURE_COUNT] = "count", [KVAD_FIGURE_ERROR] = "error",
+        [KVAD_FIGURE_BYTES] = "bytes", [KVAD_FIGURE_MS] = "ms",
+        [KVAD_FIGURE_RATIO] = "ratio", [KVAD_FIGURE_PERCENT] = "percent"};
+    const size_t n_kinds = sizeof kinds / sizeof *kinds;
+    for (const char *open; (open = strchr(words, '{'));) {
+        char name[48], kind[8], path[64];
+        int size = 0;
+        size_t figure = 0;
+        if (sscanf(open, "{%47[^ ] %7[a-z]}%n", name, kind, &size) != 2 || !size) break;
+        while (figure < n_kinds && (!kinds[figure] || strcmp(kinds[figure], kind) != 0))
+            figure++;
+        if (figure == n_kinds) break;
+        kvad_html_bytes(html, words, (size_t)(open - words));
+        snprintf(path, sizeof path, "summary.%s", name);
+        kvad_page_figure(html, report, path, (enum kvad_figure)figure);
+        words = open + size;
+    }
+    kvad_html_raw(html, words); /* the rest: of a mistake, with its brace, which a test looks for */
+}
+
 void kvad_page_table(struct kvad_html *html, const json_t *report, const char *id) {
     for (unsigned i = 0; kvad_report_table(i); i++)
         if (strcmp(kvad_report_table(i)->id, id) == 0)

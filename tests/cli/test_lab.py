@@ -247,6 +247,7 @@ def test_a_failing_check_is_the_exit_code_and_stands_first(kvad, small, tmp_path
     assert result.stdout.decode().startswith("correct  no: ")
     page = (tmp_path / "report.html").read_text()
     assert f"{check['name']}, chunks of 7: position 17" in page and 'class="answer fail"' in page
+    assert 'data-figure="summary.correct.failed" data-value="1">1<' in page and "{" not in page.split("</style>")[1]
 
 
 @pytest.mark.parametrize("n_failed", (0, 2))

@@ -205,6 +205,16 @@ def test_figures_on_the_page_are_those_of_the_report(rendered, chromium):
         assert number * scale == pytest.approx(float(value), rel=0.06 if "e-" in text else 0.006), (path, text)
 
 
+def test_every_figure_that_a_sentence_names_is_in_the_report(rendered):
+    report = json.loads((rendered / "report.json").read_text())
+    page = (rendered / "report.html").read_text()
+    named = re.findall(r'data-figure="([^"]*)" data-value="([^"]*)"', page)
+    assert len(named) > 15
+    for path, value in named:
+        assert float(value) == at(report, path), path
+    assert "{" not in page.split("</style>")[1]
+
+
 def test_the_three_answers_come_first(rendered, chromium):
     def tops():
         return chromium.ask("[...document.querySelectorAll('.answer')].map(e => e.getBoundingClientRect().top)")
