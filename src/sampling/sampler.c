@@ -103,6 +103,12 @@ static bool is_banned(const struct kvad_sampler_input *input, uint32_t id) {
 
 enum { CHUNK = 512 };
 
+/* The bits of a float as an integer in the order of the floats, and back. */
+static int32_t ordered(int32_t bits) {
+    uint32_t is_negative = bits < 0;
+    return bits ^ (int32_t)((0u - is_negative) >> 1); /* the other way round */
+}
+
 /* The largest of n logits, at most CHUNK; false if one of them is +INFINITY or no number. Compared
  * as integers in the order of the floats, which compilers turn into vectors, since their order does
  * not matter: a vocabulary of 50,000 is read at every token. */
@@ -112,12 +118,12 @@ static bool find_largest(const float *logits, size_t n, float *largest) {
     for (size_t i = 0; i < n; ++i) {
         int32_t bits;
         memcpy(&bits, &logits[i], sizeof bits);
-        bits ^= (int32_t)((uint32_t) - (bits < 0) >> 1); /* negative ones the other way round */
+        bits = ordered(bits);
         most = bits > most ? bits : most;
         least = bits < least ? bits : least;
     }
-    bool is_sound = most < infinity && least >= (int32_t)(0xff800000u ^ 0x7fffffffu);
-    most ^= (int32_t)((uint32_t) - (most < 0) >> 1);
+    bool is_sound = most < infinity && least >= ordered(INT32_MIN | infinity);
+    most = ordered(most);
     memcpy(largest, &most, sizeof most);
     return is_sound;
 }
