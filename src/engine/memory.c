@@ -31,15 +31,14 @@ static void visit_prefix(const struct kvad_prefix *index, const struct visitor *
 static void visit_sequence(const struct kvad_sequence *sequence, const struct visitor *v) {
     const struct kvad_kv_sequence *kv = &sequence->kv;
     v->visit(v->user, KVAD_MEMORY_ENGINE, sequence, sizeof *sequence);
-    v->visit(v->user, KVAD_MEMORY_TABLES, kv->table,
-             kvad_kv_blocks_for(kv->shape, kv->n_max) * sizeof *kv->table);
+    v->visit(v->user, KVAD_MEMORY_TABLES, kv->table, kvad_kv_sequence_table_bytes(kv));
     if (kv->source != KVAD_KV_PAGED && kv->base)
         v->visit(v->user, KVAD_MEMORY_CACHE, kv->base, kvad_kv_sequence_bytes(kv));
 }
 
 void kvad_engine_visit_memory(const struct kvad_engine *engine, kvad_memory_visit_fn *visit,
                               void *user) {
-    const struct visitor v = {visit, user};
+    struct visitor v = {visit, user};
     size_t n = engine->n_sequences;
     visit(user, KVAD_MEMORY_ENGINE, engine, sizeof *engine);
     visit(user, KVAD_MEMORY_ENGINE, engine->items, n * sizeof *engine->items);
@@ -54,7 +53,7 @@ void kvad_engine_visit_memory(const struct kvad_engine *engine, kvad_memory_visi
     if (engine->found)
         visit(user, KVAD_MEMORY_PREFIX, engine->found,
               kvad_kv_blocks_for(&engine->shape, engine->n_ctx) * sizeof *engine->found);
-    kvad_forward_visit_memory(engine->forward, visit_step, (void *)(uintptr_t)&v);
+    kvad_forward_visit_memory(engine->forward, visit_step, &v);
     visit_pool(&engine->pool, &v);
     visit_prefix(&engine->prefix, &v);
     for (const struct kvad_sequence *s = engine->sequences; s; s = s->next)

@@ -88,11 +88,10 @@ static enum kvad_status make_sampler(struct kvad_request *r, const struct kvad_r
                                      struct kvad_error *err) {
     struct kvad_sampler_options options;
     kvad_sampler_options_init(&options);
-    options.temperature = 0;
-    if (o->sampler) {
-        kvad_sampler_options_init(&options);
+    if (o->sampler)
         KVAD_TRY(kvad_growing_take_options(&options, sizeof options, o->sampler, "sampler", err));
-    }
+    else
+        options.temperature = 0; /* greedy */
     uint32_t n_tokens = r->engine->model->n_tokens;
     if (options.n_tokens == 0 || options.n_tokens > n_tokens) options.n_tokens = n_tokens;
     return kvad_sampler_create(&options, r->engine->model->description.n_vocab,

@@ -10,7 +10,7 @@
 enum {
     /* Blocks with one parent that a search for a partial match looks at: keeps it O(1). */
     MAX_COMPARED = 64,
-    /* Salts under which a text is looked for that its own does not have. */
+    /* Roots that a search for a text under another salt looks at: keeps it O(1) too. */
     MAX_ROOTS = 64
 };
 
@@ -76,7 +76,7 @@ enum kvad_status kvad_prefix_init(struct kvad_prefix *index, struct kvad_kv_pool
                                   .pool = pool,
                                   .block_tokens = shape->block_tokens,
                                   .hash = xx_hash,
-                                  .taker = UINT64_MAX};
+                                  .taker = KVAD_NO_REQUEST};
     size_t n_tokens = 0;
     for (index->n_buckets = 16; index->n_buckets < 2 * pool->n_blocks;)
         index->n_buckets *= 2;

@@ -58,7 +58,7 @@ struct kvad_prefix {
     kvad_prefix_hash_fn *hash;     /* XXH64; tests put a constant here */
     size_t n_entries;
     uint64_t now;   /* the engine's count of steps */
-    uint64_t taker; /* number of the request that takes blocks now; UINT64_MAX: none does */
+    uint64_t taker; /* number of the request that takes blocks now, or KVAD_NO_REQUEST */
 };
 
 /* Why a text was not found as a whole. */
