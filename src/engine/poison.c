@@ -2,7 +2,6 @@
 
 #include "base/bytes.h"
 #include "engine/engine.h"
-#include "model/forward_internal.h"
 
 /* ---------------------------------------------------------------- the cache */
 
@@ -78,26 +77,9 @@ void kvad_engine_poison_cache(struct kvad_engine *engine, enum kvad_poison targe
 
 /* ---------------------------------------------------------------- the step */
 
-static void fill(void *values, size_t bytes, float value) {
-    float *floats = values;
-    for (size_t i = 0; i < bytes / sizeof value; i++)
-        floats[i] = value;
-}
-
 void kvad_engine_poison_step(struct kvad_engine *engine, float value) {
-    struct kvad_forward *f = engine->forward;
-    size_t row = f->max_rows * sizeof(float);
-    fill(f->hidden, row * f->d_stride, value);
-    fill(f->normed, row * f->d_stride, value);
-    fill(f->qkv, row * f->qkv_stride, value);
-    fill(f->attended, row * f->attended_stride, value);
-    fill(f->delta, row * f->d_stride, value);
-    fill(f->ff, row * f->ff_stride, value);
-    fill(f->head, kvad_min_size(f->max_rows, FORWARD_HEAD_ROWS) * f->vocab_stride * sizeof(float),
-         value);
-    if (f->quant) fill(f->quant, f->max_rows * f->quant_stride, value);
-    for (unsigned i = 0; i < f->n_workers; i++)
-        fill(f->workers[i].memory, f->workers[i].bytes, value);
-    fill(engine->step_logits,
-         (size_t)engine->n_sequences * engine->model->description.n_vocab * sizeof(float), value);
+    kvad_forward_fill(engine->forward, value);
+    size_t n_logits = engine->n_sequences * (size_t)engine->model->description.n_vocab;
+    for (size_t i = 0; i < n_logits; i++)
+        engine->step_logits[i] = value;
 }

@@ -51,6 +51,10 @@ void kvad_forward_visit_memory(const struct kvad_forward *forward,
                                void (*visit)(void *user, const void *memory, size_t bytes),
                                void *user);
 
+/** Write `value` into all that a step computes with: nothing in it may outlive a step. Not while
+ * one runs. */
+void kvad_forward_fill(struct kvad_forward *forward, float value);
+
 /** Count the time of the parts of the steps that follow in `probe`, which has a clock for each
  * worker of the pool and outlives them; NULL: no longer. Not while a step runs. */
 void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_probe *probe);

@@ -6,13 +6,14 @@
 #include "model/forward_internal.h"
 
 /* One of the step's buffers: where its pointer is, how many elements, of how many bytes each. */
-enum { N_BUFFERS = 15 };
+enum { N_BUFFERS = 15, N_VALUE_BUFFERS = 10 };
 struct buffer {
     void **pointer;
     size_t count, size;
 };
 
-/* All but the scratch of the workers (forward_worker.memory): for making, freeing and counting. */
+/* All but the scratch of the workers (forward_worker.memory): for making, freeing and counting. The
+ * first N_VALUE_BUFFERS hold what a step computes, the others how it goes about it. */
 static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) {
     size_t n_layers = f->model->description.n_layers, rows = f->max_rows;
     const struct buffer buffers[N_BUFFERS] = {
@@ -174,4 +175,19 @@ void kvad_forward_visit_memory(const struct kvad_forward *forward,
         visit(user, *list[i].pointer, list[i].count * list[i].size);
     for (unsigned i = 0; i < forward->n_workers; i++)
         visit(user, forward->workers[i].memory, forward->workers[i].bytes);
+}
+
+static void fill(void *values, size_t bytes, float value) {
+    float *floats = values;
+    for (size_t i = 0; i < bytes / sizeof value; i++)
+        floats[i] = value;
+}
+
+void kvad_forward_fill(struct kvad_forward *forward, float value) {
+    struct buffer list[N_BUFFERS];
+    list_buffers(forward, list);
+    for (size_t i = 0; i < N_VALUE_BUFFERS; i++)
+        fill(*list[i].pointer, list[i].count * list[i].size, value);
+    for (unsigned i = 0; i < forward->n_workers; i++)
+        fill(forward->workers[i].memory, forward->workers[i].bytes, value);
 }
