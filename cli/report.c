@@ -123,15 +123,17 @@ int cli_generation_print_json(const struct cli_generation *generation) {
 void cli_generation_print_timing(const struct cli_generation *generation) {
     const struct cli_session *session = generation->session;
     struct kvad_engine_info info;
-    char cache[CLI_SIZE_TEXT];
+    char cache[CLI_SIZE_TEXT], decode[96] = "";
     kvad_engine_get_info(session->engine, &info);
     cli_format_size(info.kv_bytes_peak, cache);
-    cli_say("load %.0f ms; prefill %zu tokens in %.1f ms (%.0f tokens/s); decode %zu tokens, %.2f "
-            "ms each (%.0f tokens/s); cache %s %s/%s, %s; %u threads, %s",
+    if (generation->decode_tokens) /* the first token comes from the prefill */
+        snprintf(decode, sizeof decode, "; decode %zu tokens, %.2f ms each (%.0f tokens/s)",
+                 generation->decode_tokens, ms_per_token(generation),
+                 per_second(generation->decode_tokens, generation->decode_ms));
+    cli_say("load %.0f ms; prefill %zu tokens in %.1f ms (%.0f tokens/s)%s; cache %s %s/%s, %s; "
+            "%u threads, %s",
             session->load_ms, generation->prefill_tokens, generation->prefill_ms,
-            per_second(generation->prefill_tokens, generation->prefill_ms),
-            generation->decode_tokens, ms_per_token(generation),
-            per_second(generation->decode_tokens, generation->decode_ms),
+            per_second(generation->prefill_tokens, generation->prefill_ms), decode,
             kvad_cache_policy_name((enum kvad_cache_policy)session->settings->cache),
             kvad_kv_type_name(info.k_type), kvad_kv_type_name(info.v_type), cache, info.n_threads,
             info.cpu);

@@ -7,6 +7,7 @@
 
 #include "cli/groups.h"
 #include "cli/streams.h"
+#include "lab/machine.h"
 
 int cli_exit_code(enum kvad_status status) {
     switch (status) {
@@ -130,6 +131,16 @@ static uint64_t pool_bytes(const struct cli_session *session, uint32_t n_sequenc
     return rows * n_sequences * cli_session_token_bytes(session);
 }
 
+/* Weights in huge pages are read a third faster (docs/decisions/0006): say whether they are. */
+static void say_pages(const struct cli_session *session) {
+    struct kvad_machine machine;
+    kvad_machine_read(&machine);
+    cli_say("weights: %.1f MiB; %.1f MiB of the process in huge pages (the system's setting: %s)",
+            (double)session->info.weight_bytes / (1 << 20),
+            (double)kvad_machine_huge_page_bytes() / (1 << 20),
+            *machine.huge_pages ? machine.huge_pages : "none");
+}
+
 int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, size_t n_tokens) {
     const struct cli_settings *settings = session->settings;
     if (settings->n_ctx > session->info.n_ctx) {
@@ -155,6 +166,7 @@ int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, s
     if (kvad_engine_open(session->model, &options, &session->engine, &err) != KVAD_OK)
         return cli_fail(&err);
     cli_interrupt_target(session->engine);
+    if (settings->verbose && !settings->quiet) say_pages(session);
     return CLI_EXIT_OK;
 }
 

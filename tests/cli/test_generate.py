@@ -1,6 +1,7 @@
 """kvad generate: what it writes, and that neither cache, threads nor kernels change it."""
 
 import json
+import re
 
 import pytest
 from conftest import read_safetensors
@@ -36,7 +37,15 @@ def test_json_has_the_promised_names(kvad, shakespeare):
 def test_quiet_is_silent_and_verbose_tells_times(kvad, shakespeare):
     line = ["generate", shakespeare, "-p", "To be", "-n", 4]
     assert not kvad(*line, "-q", "-v").stderr and not kvad(*line).stderr
-    assert b"tokens/s" in kvad(*line, "-v").stderr
+    said = kvad(*line, "-v").stderr
+    assert b"tokens/s" in said and b"; decode 3 tokens" in said
+    assert b"decode" not in kvad("generate", shakespeare, "-p", "To be", "-n", 1, "-v").stderr
+
+
+def test_verbose_tells_threads_kernels_and_pages(kvad, shakespeare):
+    said = kvad("generate", shakespeare, "-p", "To be", "-n", 1, "-v", "--threads", 1, "--cpu", "portable").stderr
+    assert b"engine: 1 threads, portable kernels" in said
+    assert re.search(rb"weights: 10\.9 MiB; \d+\.\d MiB of the process in huge pages \(the system's setting: \w+\)", said)
 
 
 def test_output_goes_to_a_file(kvad, shakespeare, tmp_path):
