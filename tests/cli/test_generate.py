@@ -45,7 +45,8 @@ def test_quiet_is_silent_and_verbose_tells_times(kvad, shakespeare):
 def test_verbose_tells_threads_kernels_and_pages(kvad, shakespeare):
     said = kvad("generate", shakespeare, "-p", "To be", "-n", 1, "-v", "--threads", 1, "--cpu", "portable").stderr
     assert b"engine: 1 threads, portable kernels" in said
-    assert re.search(rb"weights: 10\.9 MiB; \d+\.\d MiB of the process in huge pages \(the system's setting: \w+\)", said)
+    pages = rb"weights: 10\.9 MiB; \d+\.\d MiB of the process in huge pages \(the system's setting: \w+\)"
+    assert re.search(pages, said)
 
 
 def test_output_goes_to_a_file(kvad, shakespeare, tmp_path):
