@@ -146,13 +146,17 @@ struct verify_job {
     /* While it runs. */
     struct verify_run *run;
     struct kvad_request *request;
-    size_t n_got;
+    size_t n_got, n_rows; /* tokens; rows of logits */
     bool is_done, is_wrong;
 };
 
 /** Room for the answer of `n` tokens. Zero the answers first; verify_answers_free() follows. */
 bool verify_answer_reserve(struct verify_run *run, struct verify_answer *answer, size_t n);
 void verify_answers_free(struct verify_run *run, struct verify_answer *answers, size_t n);
+/** A row of logits of the job `user`: the next one, as the answer has it. */
+void verify_job_logits(void *user, size_t output_index, const float *logits, size_t n_vocab);
+/** Its end: with as many tokens and rows as the answer has. */
+bool verify_job_end(struct verify_job *job, enum kvad_finish finish);
 /** Run jobs at once in an engine, and compare what they give with their answers. */
 bool verify_jobs_run(struct verify_run *run, struct kvad_engine *engine, struct verify_job *jobs,
                      size_t n);

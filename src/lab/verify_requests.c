@@ -23,10 +23,17 @@ void verify_answers_free(struct verify_run *run, struct verify_answer *answers, 
     }
 }
 
-static void on_logits(void *user, size_t output_index, const float *logits, size_t n_vocab) {
+void verify_job_logits(void *user, size_t output_index, const float *logits, size_t n_vocab) {
     struct verify_job *job = user;
     struct verify_answer *answer = job->answer;
-    if (output_index >= answer->n || job->is_wrong) return;
+    if (job->is_wrong) return;
+    if (output_index != job->n_rows || output_index >= answer->n) {
+        job->is_wrong = true;
+        verify_fail(job->run, "a request of %zu tokens gives logits %zu after %zu rows", answer->n,
+                    output_index, job->n_rows);
+        return;
+    }
+    job->n_rows++;
     float *row = answer->logits + output_index * n_vocab;
     if (!answer->is_known) {
         memcpy(row, logits, n_vocab * sizeof *row);
@@ -53,15 +60,18 @@ static bool take_token(struct verify_job *job, int32_t token) {
     return verify_fail(job->run, "%s", "");
 }
 
-static bool end(struct verify_job *job, enum kvad_finish finish) {
+bool verify_job_end(struct verify_job *job, enum kvad_finish finish) {
     struct kvad_error err = {.text = "no reason is given"};
     job->is_done = true;
     if (finish == KVAD_FINISH_ERROR) {
         enum kvad_status status = kvad_request_error(job->request, &err);
         return verify_ok(job->run, status == KVAD_OK ? KVAD_ERR_ARGUMENT : status, &err);
     }
-    if (job->n_got == job->answer->n) return true;
-    return verify_fail(job->run, "a request ends after %zu of %zu tokens", job->n_got,
+    if (job->n_got != job->answer->n)
+        return verify_fail(job->run, "a request ends after %zu of %zu tokens", job->n_got,
+                           job->answer->n);
+    if (job->n_rows == job->answer->n) return true;
+    return verify_fail(job->run, "a request gives %zu rows of logits with %zu tokens", job->n_rows,
                        job->answer->n);
 }
 
@@ -70,7 +80,7 @@ static bool poll(struct verify_job *job) {
     while (!job->is_done && kvad_request_poll(job->request, &event)) {
         if (job->is_wrong) return false;
         if (event.token >= 0 && !take_token(job, event.token)) return false;
-        if (event.finish != KVAD_FINISH_NONE && !end(job, event.finish)) return false;
+        if (event.finish != KVAD_FINISH_NONE && !verify_job_end(job, event.finish)) return false;
     }
     return !job->is_wrong;
 }
@@ -88,11 +98,11 @@ static bool submit(struct verify_run *run, struct kvad_engine *engine, struct ve
     options.on_overflow = KVAD_OVERFLOW_RECOMPUTE;
     options.ignore_eos = true;
     options.sampler = &sampler;
-    options.on_logits = on_logits;
+    options.on_logits = verify_job_logits;
     options.user = job;
     options.cache_salt = job->salt;
     job->run = run;
-    job->n_got = 0;
+    job->n_got = job->n_rows = 0;
     job->is_done = job->is_wrong = false;
     struct kvad_error err;
     return verify_ok(run, kvad_request_submit(engine, &options, &job->request, &err), &err);
