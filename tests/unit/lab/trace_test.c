@@ -215,17 +215,22 @@ static void assert_places(const struct kvad_trace_policy *p, const double tokens
     }
 }
 
-/* By hand: prompts of 3 and 7, outputs of 5 and 2, in the bytes of one context of 64. The second
- * one waits for a static area over five steps, which end with 3, 4, 5, 6 and no tokens held. With
- * blocks of 16 both start at once, and the second one ends in the second of five steps. */
-static void test_places_and_means_are_those_counted_by_hand(void **state) {
-    (void)state;
+/* Prompts of 3 and 7, outputs of 5 and 2. */
+static void run_by_hand(uint64_t budget, struct kvad_trace_result *result) {
     struct kvad_trace_item items[] = {{0, 3, 5}, {0, 7, 2}};
     struct kvad_trace trace = {items, 2};
     struct host host = {0};
-    struct kvad_trace_result result;
     struct kvad_error err;
-    assert_ok(run(&host, &trace, N_CTX * TOKEN, &result, &err), &err);
+    assert_ok(run(&host, &trace, budget, result, &err), &err);
+}
+
+/* In the bytes of one context of 64 the second one waits for a static area over five steps, which
+ * end with 3, 4, 5, 6 and no tokens held. With blocks of 16 both start at once, and the second one
+ * ends in the second of five steps. */
+static void test_places_and_means_are_those_counted_by_hand(void **state) {
+    (void)state;
+    struct kvad_trace_result result;
+    run_by_hand(N_CTX * TOKEN, &result);
     const struct kvad_trace_policy *grow = &result.policies[0], *reserved = &result.policies[1],
                                    *paged = &result.policies[2];
     /* live, later, never, remainder, copies, free */
@@ -243,15 +248,10 @@ static void test_places_and_means_are_those_counted_by_hand(void **state) {
     assert_true(reserved->fairness == 1 && grow->fairness == 1 && paged->fairness == 1);
 }
 
-/* By hand: prompts of 3 and 7, outputs of 5 and 2. */
 static void test_rows_of_padded_and_ragged_batches_are_counted(void **state) {
     (void)state;
-    struct kvad_trace_item items[] = {{0, 3, 5}, {0, 7, 2}};
-    struct kvad_trace trace = {items, 2};
-    struct host host = {0};
     struct kvad_trace_result result;
-    struct kvad_error err;
-    assert_ok(run(&host, &trace, 0, &result, &err), &err);
+    run_by_hand(0, &result);
     const struct kvad_trace_padded *p = &result.padded;
     assert_int_equal(p->padded_rows, 2 * (7 + 4));
     assert_int_equal(p->ragged_rows, (3 + 4) + (7 + 1));
