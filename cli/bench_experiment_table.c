@@ -73,6 +73,10 @@ static void print_works(const struct kvad_experiment_result *result) {
         "Without a cache, %.2f %% of a step's operations at %u were done before and thrown away,\n"
         "%.2f %% of the text's below.\n",
         last->thrown_away_percent, last->context, result->total_thrown_away_percent);
+    cli_bench_print_counters(&result->curve, last->cases[KVAD_CACHE_NONE], "none");
+    cli_bench_print_counters(&result->curve, last->cases[KVAD_CACHE_PAGED], "cached");
+    if (!result->curve.has_counters)
+        puts("Instructions and cache misses of these steps: NOT AVAILABLE, see above.");
 }
 
 static void print_totals(const struct kvad_experiment_result *result) {

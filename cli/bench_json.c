@@ -34,21 +34,6 @@ static json_t *models_json(const struct kvad_bench_result *result) {
     return NULL;
 }
 
-/* null where the kernel gives none. */
-static json_t *counters_json(const struct kvad_bench_result *result,
-                             const struct kvad_bench_case *c) {
-    if (!result->has_counters) return json_null();
-    json_t *object = json_object();
-    int failed = !object;
-    for (unsigned i = 0; i < KVAD_COUNTERS && !failed; i++)
-        failed |= json_object_set_new(object, kvad_counter_name(i),
-                                      c->counters[i] < 0 ? json_null()
-                                                         : kvad_bench_number_json(c->counters[i]));
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
-}
-
 static json_t *samples_json(const struct kvad_bench_case *c) {
     json_t *array = json_array();
     int failed = !array;
@@ -113,7 +98,7 @@ static json_t *case_json(const struct kvad_bench_result *result, const struct kv
         {"parts", kvad_bench_parts_json(c)},
         {"parts_wall_ms", kvad_bench_number_json(c->parts_wall_ms)},
         {"named_percent", kvad_bench_number_json(c->named_percent)},
-        {"counters", counters_json(result, c)},
+        {"counters", kvad_bench_counters_json(result, c)},
         {"token", json_integer(c->token)},
     };
     int failed = !object || add_named(object, c);

@@ -21,6 +21,11 @@ int cli_bench_print_tables(const struct kvad_bench_result *result, const char *n
 /** Model, machine and engine: what stands above all tables. */
 void cli_bench_print_head(const struct kvad_bench_result *result, const char *name);
 
+/** What the CPU's counters saw of a case, which `what` names; nothing where there are none, or no
+ * case. */
+void cli_bench_print_counters(const struct kvad_bench_result *result,
+                              const struct kvad_bench_case *c, const char *what);
+
 /** A line if most cases spread widely: a machine that does something else gives rough numbers, and
  * should say so. */
 void cli_bench_print_warning(const struct kvad_bench_result *result);

@@ -132,11 +132,10 @@ static void print_parts(const struct kvad_bench_result *result) {
     putchar('\n');
 }
 
-/* Events of the step that the table of parts shows first. */
-static void print_counters(const struct kvad_bench_result *result) {
-    const struct kvad_bench_case *c = last_case(result, KVAD_BENCH_DECODE);
+void cli_bench_print_counters(const struct kvad_bench_result *result,
+                              const struct kvad_bench_case *c, const char *what) {
     if (!result->has_counters || !c) return;
-    printf("\nEvents of decode at %u:", c->context);
+    printf("Events of %s at %u:", what, c->context);
     for (unsigned i = 0; i < KVAD_COUNTERS; i++)
         if (c->counters[i] >= 0) printf(" %s %.4g", kvad_counter_name(i), c->counters[i]);
     putchar('\n');
@@ -169,7 +168,8 @@ int cli_bench_print_tables(const struct kvad_bench_result *result, const char *n
     print_table(result, &tables[2]);
     print_legend();
     print_parts(result);
-    print_counters(result);
+    /* Of the step that the table of parts shows first. */
+    cli_bench_print_counters(result, last_case(result, KVAD_BENCH_DECODE), "decode");
     cli_bench_print_warning(result);
     return cli_flush_output();
 }

@@ -303,8 +303,7 @@ static enum kvad_status run_weights(struct bench_run *run, enum kvad_weight_type
     enum kvad_cpu_level level;
     KVAD_TRY(level_of(run, &level, err));
     KVAD_TRY(open_model(run, weights, err));
-    kvad_ceiling_init(&run->ceiling, level, run->threads, run->model->area, run->model->area_bytes,
-                      o->ceiling_seconds);
+    KVAD_TRY(bench_ceilings_open(run, level, err));
     run->n_read = run->n_fma = run->n_dot = 0;
     for (size_t i = 0; i < o->kv.n && !run->result->is_void; i++)
         KVAD_TRY(run_kv(run, (enum kvad_kv_type)o->kv.items[i], err));
@@ -368,6 +367,7 @@ enum kvad_status kvad_bench_run(const struct kvad_bench_options *options,
     enum kvad_status status = prepare(&run, err);
     for (size_t i = 0; i < options->weights.n && status == KVAD_OK && !result->is_void; i++) {
         status = run_weights(&run, (enum kvad_weight_type)options->weights.items[i], err);
+        bench_ceilings_close(&run);
         kvad_model_release(&run.model);
     }
     clean_up(&run);

@@ -36,6 +36,7 @@ struct kvad_bench_options {
                               shape of a curve; costs a prompt in every other round */
     double sample_seconds;  /* shorter steps are repeated until a sample lasts this long */
     double ceiling_seconds; /* the same for ceilings; well above what waking threads takes */
+    size_t ceiling_bytes;   /* read ceilings go over a memory of this size; 0: over the weights */
     unsigned n_threads;     /* 0: automatic */
     const char *cpu;        /* highest kernel level; NULL: the best */
     uint32_t block_tokens;  /* 0: 16 */
@@ -89,6 +90,7 @@ struct kvad_bench_model {
     enum kvad_weight_type weights;
     double load_ms;
     uint64_t weight_bytes, huge_page_bytes;          /* in memory; of the process after the load */
+    uint64_t ceiling_bytes;                          /* of the memory that read ceilings go over */
     struct kvad_stats read_rate, fma_rate, dot_rate; /* over all samples */
 };
 

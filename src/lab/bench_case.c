@@ -14,6 +14,27 @@ enum { MAX_STEPS = 1000 };
 /* Samples with clocks; a long one averages over disturbances by itself, and one is enough. */
 enum { PARTS_SAMPLES = 5, LONG_SAMPLE_NS = 200000000 };
 
+enum kvad_status bench_ceilings_open(struct bench_run *run, enum kvad_cpu_level level,
+                                     struct kvad_error *err) {
+    size_t bytes = run->options->ceiling_bytes;
+    const void *memory = run->model->area;
+    if (bytes > 0) {
+        memory = run->ceiling_memory = kvad_alloc_zero(&run->heap, bytes, 1);
+        if (!memory) return kvad_fail_memory(err, "a read ceiling", bytes);
+    } else {
+        bytes = run->model->area_bytes;
+    }
+    run->model_result->ceiling_bytes = bytes;
+    kvad_ceiling_init(&run->ceiling, level, run->threads, memory, bytes,
+                      run->options->ceiling_seconds);
+    return KVAD_OK;
+}
+
+void bench_ceilings_close(struct bench_run *run) {
+    kvad_free(&run->heap, run->ceiling_memory, run->options->ceiling_bytes);
+    run->ceiling_memory = NULL;
+}
+
 static double *new_numbers(struct bench_run *run) {
     return kvad_alloc_zero(&run->heap, run->options->n_rounds, sizeof(double));
 }

@@ -102,9 +102,15 @@ struct bench_run {
     struct kvad_model *model;
     struct kvad_bench_model *model_result;
     struct kvad_ceiling ceiling;
+    void *ceiling_memory;     /* [options->ceiling_bytes]; NULL: the weights */
     double *read, *fma, *dot; /* [n_rates] all samples of ceilings */
     size_t n_read, n_fma, n_dot, max_rates;
 };
+
+/* Prepare the ceilings of the model that is open. bench_ceilings_close() follows in any case. */
+enum kvad_status bench_ceilings_open(struct bench_run *run, enum kvad_cpu_level level,
+                                     struct kvad_error *err);
+void bench_ceilings_close(struct bench_run *run);
 
 /* Reserve the samples of a case and add it to the result. */
 enum kvad_status bench_case_open(struct bench_run *run, struct bench_case_run *out,

@@ -25,6 +25,20 @@ json_t *kvad_bench_parts_json(const struct kvad_bench_case *c) {
     return NULL;
 }
 
+json_t *kvad_bench_counters_json(const struct kvad_bench_result *result,
+                                 const struct kvad_bench_case *c) {
+    if (!result->has_counters) return json_null();
+    json_t *object = json_object();
+    int failed = !object;
+    for (unsigned i = 0; i < KVAD_COUNTERS && !failed; i++)
+        failed |= json_object_set_new(object, kvad_counter_name(i),
+                                      c->counters[i] < 0 ? json_null()
+                                                         : kvad_bench_number_json(c->counters[i]));
+    if (!failed) return object;
+    json_decref(object);
+    return NULL;
+}
+
 json_t *kvad_bench_model_json(const struct kvad_model_info *info, json_t *name) {
     return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", name, "family",
                      info->family, "n_parameters", (json_int_t)info->n_parameters, "n_layers",

@@ -17,6 +17,11 @@ json_t *kvad_bench_ceilings_json(double read, double fma, double dot);
 /** {"reserve": ms, ...} of a case; {} for NULL. */
 json_t *kvad_bench_parts_json(const struct kvad_bench_case *c);
 
+/** {"cycles": events of a step, ...} of a case, null for an event that is not to be had; null where
+ * the kernel gives none. */
+json_t *kvad_bench_counters_json(const struct kvad_bench_result *result,
+                                 const struct kvad_bench_case *c);
+
 /** {"name", "family", "n_parameters", ...}; takes `name` over; NULL: out of memory. */
 json_t *kvad_bench_model_json(const struct kvad_model_info *info, json_t *name);
 

@@ -74,6 +74,7 @@ enum kvad_status experiment_bench(struct experiment *x, const struct experiment_
                                          .contexts_in_turn = true,
                                          .sample_seconds = x->sample_seconds,
                                          .ceiling_seconds = x->sample_seconds,
+                                         .ceiling_bytes = what->ceiling_bytes,
                                          .n_threads = what->n_threads,
                                          .cpu = x->options->cpu,
                                          .block_tokens = x->options->block_tokens,

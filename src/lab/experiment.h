@@ -98,6 +98,8 @@ struct kvad_experiment_result {
     double total_thrown_away_percent;
     struct kvad_experiment_gap gap;
     struct kvad_control controls[KVAD_CONTROLS];
+    uint64_t control_read_bytes; /* memory that the read ceilings beside the unchanged steps of the
+                                    controls go over: what such a step reads */
     struct kvad_claim claims[KVAD_CLAIMS];
     double seconds, budget_seconds; /* that the run took, and should take */
     bool is_void;                   /* nothing but the curve's `machine` and `model` counts */

@@ -20,6 +20,37 @@ static void take(const struct kvad_bench_result *result, struct experiment_measu
         .fma_rate = result->models[0].fma_rate.median};
 }
 
+/* Four times the largest cache, of which little stays there when it is read again and again. */
+static size_t beyond_caches(const struct experiment *x) {
+    const struct kvad_machine *machine = &x->result->curve.machine;
+    uint64_t bytes = 16 << 20;
+    for (unsigned i = 0; i < machine->n_caches; i++)
+        if (4 * machine->caches[i].bytes > bytes) bytes = 4 * machine->caches[i].bytes;
+    return (size_t)bytes;
+}
+
+size_t experiment_step_bytes(const struct kvad_model *model, uint32_t context) {
+    struct kvad_model_info info;
+    kvad_model_get_info(model, &info);
+    struct kvad_work_step step = {.n_sequences = 1,
+                                  .position = context,
+                                  .n_rows = 1,
+                                  .n_logits = 1,
+                                  .n_batch_rows = 1,
+                                  .kv_bytes_per_token = (size_t)info.kv_bytes_per_token};
+    struct kvad_work work = kvad_work_of(model, &step);
+    return (size_t)(work.weight_bytes + work.kv_bytes);
+}
+
+/* Read ceilings beside a step go over as much memory as the step reads: a CPU's cache that holds a
+ * part of it is faster, the less there is. 0, the weights alone, where caches keep nothing. */
+static size_t ceiling_bytes(const struct experiment *x, const struct kvad_model *model,
+                            uint32_t context) {
+    uint32_t longest = model->description.n_ctx - 1;
+    size_t bytes = experiment_step_bytes(model, context < longest ? context : longest);
+    return bytes < beyond_caches(x) ? bytes : 0;
+}
+
 static enum kvad_status measure(struct experiment *x, const char *stage, struct kvad_model *model,
                                 unsigned n_threads, struct experiment_measured *out,
                                 struct kvad_error *err) {
@@ -30,12 +61,16 @@ static enum kvad_status measure(struct experiment *x, const char *stage, struct 
                                     .contexts = {&context, 1, true},
                                     .prefills = {&prefill, 1, true},
                                     .n_threads = n_threads,
-                                    .n_rounds = x->n_rounds};
+                                    .n_rounds = x->n_rounds,
+                                    .ceiling_bytes = ceiling_bytes(x, model, context)};
     struct kvad_bench_result result;
     x->stage = stage;
     enum kvad_status status = experiment_bench(x, &what, &result, err);
     x->stage = NULL;
     if (status == KVAD_OK && !x->result->is_void) take(&result, out);
+    out->is_in_caches = what.ceiling_bytes > 0;
+    if (model == x->model && result.n_models)
+        x->result->control_read_bytes = result.models[0].ceiling_bytes;
     kvad_bench_result_deinit(&result);
     return status;
 }
@@ -52,7 +87,8 @@ static struct experiment_measured mean_of(const struct experiment_measured *a,
                                         .wait_ms = mean(a->wait_ms, b->wait_ms),
                                         .outside_ms = mean(a->outside_ms, b->outside_ms),
                                         .read_rate = mean(a->read_rate, b->read_rate),
-                                        .fma_rate = mean(a->fma_rate, b->fma_rate)};
+                                        .fma_rate = mean(a->fma_rate, b->fma_rate),
+                                        .is_in_caches = a->is_in_caches};
 }
 
 /* What is changed: the model, the threads, or what else uses the memory. */
@@ -63,19 +99,10 @@ struct change {
     bool has_load;
 };
 
-/* Four times the largest cache, so that little of it stays there. */
-static size_t load_bytes(const struct kvad_machine *machine) {
-    uint64_t bytes = 16 << 20;
-    for (unsigned i = 0; i < machine->n_caches; i++)
-        if (4 * machine->caches[i].bytes > bytes) bytes = 4 * machine->caches[i].bytes;
-    return (size_t)bytes;
-}
-
 static enum kvad_status measure_change(struct experiment *x, const struct change *change,
                                        struct experiment_measured *out, struct kvad_error *err) {
     struct kvad_load *load = NULL;
-    size_t bytes = load_bytes(&x->result->curve.machine);
-    if (change->has_load) KVAD_TRY(kvad_load_start(&x->heap, bytes, &load, err));
+    if (change->has_load) KVAD_TRY(kvad_load_start(&x->heap, beyond_caches(x), &load, err));
     enum kvad_status status = measure(x, change->stage, change->model ? change->model : x->model,
                                       change->n_changed, out, err);
     kvad_load_stop(&load);
@@ -173,7 +200,7 @@ static enum kvad_status one_thread(struct experiment *x, struct kvad_error *err)
     struct experiment_pair pair = {0};
     KVAD_TRY(measure_pair(x, &change, &pair, err));
     if (x->result->is_void) return KVAD_OK;
-    experiment_judge_one_thread(controls_of(x), &pair);
+    experiment_judge_one_thread(controls_of(x), &x->result->gap, &pair);
     return KVAD_OK;
 }
 

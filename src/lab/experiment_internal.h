@@ -32,6 +32,7 @@ struct experiment_bench {
     struct kvad_model *model; /* borrowed */
     struct kvad_bench_list policies, contexts, prefills;
     unsigned n_threads, n_rounds;
+    size_t ceiling_bytes; /* as in struct kvad_bench_options */
 };
 
 /* Measure; a void bench makes the experiment void. kvad_bench_result_deinit() follows. */
@@ -61,6 +62,8 @@ enum kvad_status experiment_measure_curve(struct experiment *x, struct kvad_erro
 void experiment_explain(const struct kvad_experiment_point *point, struct kvad_experiment_gap *gap);
 
 /* experiment_controls.c */
+/* Bytes that a cached step at `context` reads: weights, and K and V in float32. */
+size_t experiment_step_bytes(const struct kvad_model *model, uint32_t context);
 enum kvad_status experiment_run_controls(struct experiment *x, struct kvad_error *err);
 
 /* In the order of the result. */
@@ -81,6 +84,7 @@ struct experiment_measured {
     double layers_ms, wait_ms, outside_ms; /* of the decode step: layers; waiting; all but linear
                                               layers and cache */
     double read_rate, fma_rate;
+    bool is_in_caches; /* the CPU's caches hold a part of what the step reads */
 };
 
 /* A change between two unchanged runs, whose mean is `base`: a machine that grows slower or faster
@@ -98,7 +102,9 @@ void experiment_judge_half(struct kvad_control controls[], double part,
                            const struct experiment_pair *pair);
 void experiment_judge_empty(struct kvad_control controls[], const struct experiment_pair *pair);
 void experiment_judge_bus(struct kvad_control controls[], const struct experiment_pair *pair);
+/* `gap`: the shares of an unchanged step. */
 void experiment_judge_one_thread(struct kvad_control controls[],
+                                 const struct kvad_experiment_gap *gap,
                                  const struct experiment_pair *pair);
 
 /* Whole texts, measured or interpolated: experiment_totals.c. */

@@ -40,8 +40,9 @@ static json_t *array_of(json_t *(*make)(const void *result, size_t index), const
 
 /* ---- cases */
 
-/* What was done by formula, and how fast. */
-static json_t *work_json(const struct kvad_bench_case *c) {
+/* What was done by formula, how fast, and what the CPU's counters saw. */
+static json_t *work_json(const struct kvad_experiment_result *result,
+                         const struct kvad_bench_case *c) {
     double seconds = c->ms.median * 1e-3;
     return OBJECT({"flops", number(c->flops)}, {"attention_flops", number(c->attention_flops)},
                   {"bytes", number(c->bytes)}, {"kv_bytes", number(c->kv_bytes)},
@@ -51,7 +52,8 @@ static json_t *work_json(const struct kvad_bench_case *c) {
                   {"percent_of_ceiling", number(c->percent_of_ceiling)},
                   {"bound", json_string(c->is_compute_bound ? "compute" : "read")},
                   {"parts", kvad_bench_parts_json(c)}, {"parts_wall_ms", number(c->parts_wall_ms)},
-                  {"named_percent", number(c->named_percent)});
+                  {"named_percent", number(c->named_percent)},
+                  {"counters", kvad_bench_counters_json(&result->curve, c)});
 }
 
 static const enum kvad_cache_policy policies[KVAD_CACHE_POLICY_COUNT] = {
@@ -75,8 +77,8 @@ static json_t *point_json(const void *data, size_t i) {
                   {"spread_percent", by_policy(p, true)}, {"time_ratio", number(p->time_ratio)},
                   {"flop_ratio", number(p->flop_ratio)}, {"byte_ratio", number(p->byte_ratio)},
                   {"thrown_away_percent", number(p->thrown_away_percent)},
-                  {"naive", work_json(p->cases[KVAD_CACHE_NONE])},
-                  {"cached", work_json(p->cases[KVAD_CACHE_PAGED])},
+                  {"naive", work_json(result, p->cases[KVAD_CACHE_NONE])},
+                  {"cached", work_json(result, p->cases[KVAD_CACHE_PAGED])},
                   {"token", json_integer(p->cases[KVAD_CACHE_PAGED]->token)});
 }
 
@@ -86,7 +88,7 @@ static json_t *prefill_json(const struct kvad_experiment_result *result) {
     for (size_t i = 0; i < result->curve.n_cases && !failed; i++) {
         const struct kvad_bench_case *c = &result->curve.cases[i];
         if (c->kind != KVAD_BENCH_PREFILL) continue;
-        json_t *object = work_json(c);
+        json_t *object = work_json(result, c);
         failed |= json_object_set_new(object, "tokens", json_integer(c->n_tokens));
         failed |= json_object_set_new(object, "first_token_ms", number(c->ms.median));
         failed |= json_object_set_new(object, "spread_percent", number(kvad_stats_spread(&c->ms)));
@@ -164,7 +166,8 @@ static json_t *protocol_json(const struct kvad_experiment_result *result) {
     return OBJECT({"rounds", json_integer((json_int_t)c->ms.n)},
                   {"contexts_left_out", json_integer((json_int_t)result->n_left_out)},
                   {"budget_seconds", number(result->budget_seconds)},
-                  {"seconds", number(result->seconds)});
+                  {"seconds", number(result->seconds)},
+                  {"control_read_bytes", json_integer((json_int_t)result->control_read_bytes)});
 }
 
 /* All numbers; nothing for a void run. */
@@ -185,6 +188,7 @@ static int add_numbers(json_t *object, const struct kvad_experiment_result *resu
         {"gap", gap_json(&result->gap)},
         {"controls", array_of(control_json, result, KVAD_CONTROLS)},
         {"claims", array_of(claim_json, result, KVAD_CLAIMS)},
+        {"no_counters", curve->has_counters ? json_null() : json_string(curve->no_counters_why)},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

@@ -74,6 +74,10 @@ void experiment_judge_bus(struct kvad_control controls[], const struct experimen
           "read ceiling alone, divided by the read ceiling under the load");
     judge(&controls[CONTROL_BUS_PREFILL], decode, prefill, 0,
           "less than decode: it has more operations per byte");
+    if (pair->base.is_in_caches)
+        experiment_not_shown(controls, CONTROL_BUS_DECODE,
+                             "weights and cache lie in the CPU's caches, at least in part: the "
+                             "load takes their place there, which no read ceiling foretells");
     if (predicted >= 1.1) return; /* too small a difference would be proof of nothing */
     static const char why[] = "the load of one thread slows reading by less than a tenth";
     experiment_not_shown(controls, CONTROL_BUS_DECODE, why);
@@ -81,10 +85,18 @@ void experiment_judge_bus(struct kvad_control controls[], const struct experimen
 }
 
 void experiment_judge_one_thread(struct kvad_control controls[],
+                                 const struct kvad_experiment_gap *gap,
                                  const struct experiment_pair *pair) {
     const struct experiment_measured *base = &pair->base, *one = &pair->changed;
-    judge(&controls[CONTROL_ONE_DECODE], base->decode_ms * base->read_rate / one->read_rate,
-          one->decode_ms, 15, "as much slower as one thread reads slower");
+    const double *ms = gap->share_ms;
+    double reading = ms[KVAD_SHARE_WEIGHTS] + ms[KVAD_SHARE_CACHE];
+    double slower = reading * base->read_rate / one->read_rate +
+                    ms[KVAD_SHARE_ARITHMETIC] * base->fma_rate / one->fma_rate +
+                    ms[KVAD_SHARE_SAMPLING] + ms[KVAD_SHARE_OTHER];
+    judge(&controls[CONTROL_ONE_DECODE], base->decode_ms * slower / gap->wall_ms, one->decode_ms,
+          15,
+          "the shares of weights and cache as much slower as one thread reads slower, that of "
+          "arithmetic as its FMA ceiling; no waiting");
     judge(&controls[CONTROL_ONE_PREFILL], base->prefill_ms * base->fma_rate / one->fma_rate,
           one->prefill_ms, 15, "as much slower as one thread multiplies and adds slower");
     judge(&controls[CONTROL_ONE_WAIT], 1, 100 * one->wait_ms / one->decode_ms, 0,

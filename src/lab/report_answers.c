@@ -73,8 +73,7 @@ static void add_controls(struct kvad_html *html, const json_t *report) {
     if (!(kvad_table_number(report, "summary.latency.controls_failed") > 0)) return;
     kvad_page_words(html, report,
                     "<p class=\"warn\">{latency.controls_failed count} of {latency.n_controls "
-                    "count} controls fail: the machine was busy, the model lies in the CPU's "
-                    "caches (the controls reckon with memory), or the parts are wrong.</p>\n");
+                    "count} controls fail: the machine was busy, or the parts are wrong.</p>\n");
 }
 
 static void answer_latency(struct kvad_html *html, const json_t *report) {

@@ -12,7 +12,7 @@ CLAIMS = ["flops", "total", "flat", "overhead", "attention", "cubic", "hundred"]
 CONTROLS = "half_layers half_step bus_decode bus_prefill empty_step one_decode one_prefill one_wait".split()
 SHARES = ["weights", "cache", "arithmetic", "sampling", "synchronisation", "other"]
 WORK = """flops attention_flops bytes kv_bytes flop_per_byte gflop_per_s gb_per_s percent_of_ceiling bound parts
-    parts_wall_ms named_percent""".split()
+    parts_wall_ms named_percent counters""".split()
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def run(kvad):
 
 def test_json_has_the_promised_names(run):
     assert list(run) == """schema version kind void machine model engine protocol ceilings balance_flop_per_byte points
-        prefill text gap controls claims""".split()
+        prefill text gap controls claims no_counters""".split()
     assert run["schema"] == 1 and run["kind"] == "experiment" and run["void"] is None
     assert run["protocol"]["rounds"] == 1 and run["protocol"]["contexts_left_out"] == 0
     assert run["engine"]["threads"] == 2 and run["ceilings"]["read_gb_s"] > 0
@@ -34,6 +34,21 @@ def test_json_has_the_promised_names(run):
     assert list(run["gap"]["shares_ms"]) == SHARES
     assert [control["id"] for control in run["controls"]] == CONTROLS
     assert [claim["id"] for claim in run["claims"]] == CLAIMS
+
+
+def test_counters_are_there_or_their_absence_is_explained(kvad, run):
+    works = [point[which] for point in run["points"] for which in ("naive", "cached")] + run["prefill"]
+    text = kvad.text("bench", "--synthetic", "tiny", *FAST)
+    if run["no_counters"] is None:
+        assert all("cycles" in work["counters"] for work in works)
+        assert "Events of none at 63:" in text and "Events of cached at 63:" in text
+    else:
+        assert all(work["counters"] is None for work in works)
+        assert "no hardware counters (" in text and "cache misses of these steps: NOT AVAILABLE" in text
+
+
+def test_read_ceilings_of_the_controls_go_over_what_a_step_reads(run):
+    assert run["protocol"]["control_read_bytes"] == pytest.approx(run["points"][-1]["cached"]["bytes"], rel=1e-4)
 
 
 def test_ratios_are_those_of_the_numbers_beside_them(run):

@@ -308,6 +308,8 @@ static void test_busy_memory_slows_decoding_as_it_slows_reading(void **state) {
 
 static void test_one_thread_is_slower_as_its_ceilings_are(void **state) {
     (void)state;
+    static const struct kvad_experiment_gap reading = {
+        .wall_ms = 3, .share_ms = {[KVAD_SHARE_WEIGHTS] = 2, [KVAD_SHARE_CACHE] = 1}};
     struct kvad_control controls[KVAD_CONTROLS];
     struct experiment_pair pair = {whole, whole};
     experiment_name_controls(controls);
@@ -316,14 +318,14 @@ static void test_one_thread_is_slower_as_its_ceilings_are(void **state) {
     pair.changed.decode_ms = 16 * 1.1;
     pair.changed.prefill_ms = 100 * 0.9;
     pair.changed.wait_ms = 0.17;
-    experiment_judge_one_thread(controls, &pair);
+    experiment_judge_one_thread(controls, &reading, &pair);
     assert_control(controls, CONTROL_ONE_DECODE, 16, KVAD_CONTROL_HOLDS);
     assert_control(controls, CONTROL_ONE_PREFILL, 100, KVAD_CONTROL_HOLDS);
     assert_control(controls, CONTROL_ONE_WAIT, 1, KVAD_CONTROL_HOLDS);
     pair.changed.decode_ms = 16 * 1.2;
     pair.changed.prefill_ms = 100 * 0.8;
     pair.changed.wait_ms = 0.2;
-    experiment_judge_one_thread(controls, &pair);
+    experiment_judge_one_thread(controls, &reading, &pair);
     assert_control(controls, CONTROL_ONE_DECODE, 16, KVAD_CONTROL_FAILS);
     assert_control(controls, CONTROL_ONE_PREFILL, 100, KVAD_CONTROL_FAILS);
     assert_control(controls, CONTROL_ONE_WAIT, 1, KVAD_CONTROL_FAILS);
