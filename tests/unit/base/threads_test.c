@@ -4,41 +4,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/fp_state.h"
-#include "test.h"
-
-#if defined(__has_feature)
-#define HAS_FEATURE(name) __has_feature(name)
-#else
-#define HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
-enum { HAS_TSAN = 1 };
-#else
-enum { HAS_TSAN = 0 };
-#endif
-#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
-enum { HAS_ASAN = 1 };
-#else
-enum { HAS_ASAN = 0 };
-#endif
-
-enum { MAX_COUNT = 8 };
-
-static struct kvad_threads *make_pool(unsigned n) {
-    struct kvad_error err;
-    struct kvad_threads *pool = NULL;
-    assert_ok(kvad_threads_create(n, NULL, &pool, &err), &err);
-    assert_int_equal(kvad_threads_count(pool), n);
-    return pool;
-}
+#include "threads_support.h"
 
 /* ---------------------------------------------------------------- run and barrier */
 
@@ -46,9 +18,6 @@ struct tally {
     struct kvad_threads *pool;
     unsigned calls[MAX_COUNT]; /* plain memory: the pool must order all accesses */
     unsigned n_seen[MAX_COUNT];
-    uint64_t cells[MAX_COUNT];
-    uint64_t sums[MAX_COUNT];
-    unsigned n_rounds;
     unsigned inside; /* callers in a run now; plain, so that TSan sees an overlap */
     unsigned overlaps;
 };
@@ -76,35 +45,18 @@ static void test_every_worker_runs_once_per_run(void **state) {
     }
 }
 
-/* Each round: write the own cell, meet, sum all cells, meet. Any missing barrier gives a wrong sum
- * (and a race under ThreadSanitizer). */
-static void rounds_of_sums(void *ctx, unsigned index, unsigned count) {
-    struct tally *tally = ctx;
-    for (unsigned round = 0; round < tally->n_rounds; ++round) {
-        tally->cells[index] = (uint64_t)round * count + index;
-        kvad_threads_barrier(tally->pool);
-        for (unsigned i = 0; i < count; ++i)
-            tally->sums[index] += tally->cells[i];
-        kvad_threads_barrier(tally->pool);
-    }
-}
-
 static void test_barrier_separates_phases_thousands_of_times(void **state) {
     (void)state;
     static const unsigned counts[] = {1, 2, 3, 5, 8};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; ++c) {
         unsigned n = counts[c];
         struct kvad_threads *pool = make_pool(n);
-        struct tally tally = {.pool = pool, .n_rounds = 20};
+        struct rounds rounds = {.pool = pool, .n = 20};
         enum { RUNS = 100 };
         for (int run = 0; run < RUNS; ++run)
-            kvad_threads_run(pool, rounds_of_sums, &tally);
-        uint64_t want = 0;
-        for (uint64_t round = 0; round < tally.n_rounds; ++round)
-            for (uint64_t i = 0; i < n; ++i)
-                want += round * n + i;
+            kvad_threads_run(pool, rounds_of_sums, &rounds);
         for (unsigned i = 0; i < n; ++i)
-            assert_int_equal(tally.sums[i], want * RUNS);
+            assert_int_equal(rounds.sums[i], sum_of_rounds(rounds.n, n) * RUNS);
         kvad_threads_release(&pool);
     }
 }
@@ -256,100 +208,6 @@ static void test_workers_take_no_interrupts(void **state) {
     assert_false(sigismember(&masks[1], SIGSEGV)); /* a crash still reaches its handler */
 }
 
-/* ---------------------------------------------------------------- fork */
-
-static bool run_gives_right_tally(struct kvad_threads *pool) {
-    struct tally tally = {.pool = pool, .n_rounds = 10};
-    kvad_threads_run(pool, rounds_of_sums, &tally);
-    unsigned n = kvad_threads_count(pool);
-    uint64_t want = 0;
-    for (uint64_t round = 0; round < tally.n_rounds; ++round)
-        for (uint64_t i = 0; i < n; ++i)
-            want += round * n + i;
-    for (unsigned i = 0; i < n; ++i)
-        if (tally.sums[i] != want) return false;
-    return true;
-}
-
-/* In a child: use the pool, give it back, exit. An alarm turns a hang into a failure. */
-static pid_t fork_user_of(struct kvad_threads *pool) {
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child > 0) return child;
-    alarm(60);
-    bool good = run_gives_right_tally(pool) && run_gives_right_tally(pool);
-    kvad_threads_release(&pool);
-    _exit(good ? 0 : 1);
-}
-
-static void assert_child_succeeds(pid_t child) {
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
-static void test_pool_works_in_a_forked_child(void **state) {
-    (void)state;
-    if (HAS_TSAN) skip(); /* it does not support threads in a forked child */
-    struct kvad_threads *pool = make_pool(3);
-    assert_true(run_gives_right_tally(pool));
-    assert_child_succeeds(fork_user_of(pool));
-    assert_true(run_gives_right_tally(pool)); /* and still in the parent */
-    kvad_threads_release(&pool);
-}
-
-static void test_unused_pool_is_released_in_a_child(void **state) {
-    (void)state;
-    struct kvad_threads *pool = make_pool(3);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        alarm(60);
-        kvad_threads_release(&pool); /* must not wait for workers that are not here */
-        _exit(0);
-    }
-    assert_child_succeeds(child);
-    kvad_threads_release(&pool);
-}
-
-struct blocker {
-    struct kvad_threads *pool;
-    _Atomic bool entered, leave;
-};
-
-static void hold_run_open(void *ctx, unsigned index, unsigned count) {
-    struct blocker *blocker = ctx;
-    (void)count;
-    if (index != 0) return;
-    atomic_store(&blocker->entered, true);
-    struct timespec pause = {0, 1000000};
-    while (!atomic_load(&blocker->leave))
-        nanosleep(&pause, NULL);
-}
-
-static void *hold_pool(void *argument) {
-    struct blocker *blocker = argument;
-    kvad_threads_run(blocker->pool, hold_run_open, blocker);
-    return NULL;
-}
-
-static void test_pool_works_in_a_child_forked_during_a_run(void **state) {
-    (void)state;
-    if (HAS_TSAN) skip(); /* it does not support threads in a forked child */
-    struct blocker blocker = {.pool = make_pool(3)};
-    pthread_t holder;
-    assert_int_equal(pthread_create(&holder, NULL, hold_pool, &blocker), 0);
-    struct timespec pause = {0, 1000000};
-    while (!atomic_load(&blocker.entered))
-        nanosleep(&pause, NULL);
-    pid_t child = fork_user_of(blocker.pool); /* its copy of the lock is held by nobody there */
-    assert_child_succeeds(child);
-    atomic_store(&blocker.leave, true);
-    pthread_join(holder, NULL);
-    kvad_threads_release(&blocker.pool);
-}
-
 /* ---------------------------------------------------------------- creation */
 
 struct counter {
@@ -381,7 +239,7 @@ static void test_last_release_gives_all_memory_back(void **state) {
     assert_true(counter.bytes > 0);
     struct kvad_threads *second = kvad_threads_retain(pool);
     kvad_threads_release(&pool);
-    assert_true(run_gives_right_tally(second)); /* one reference keeps it alive */
+    assert_true(run_gives_right_sums(second)); /* one reference keeps it alive */
     kvad_threads_release(&second);
     assert_int_equal(counter.bytes, 0);
     kvad_threads_release(&second); /* NULL is allowed */
@@ -424,7 +282,7 @@ static void test_automatic_count_is_at_least_one(void **state) {
     struct kvad_threads *pool = NULL;
     assert_ok(kvad_threads_create(0, NULL, &pool, &err), &err);
     assert_true(kvad_threads_count(pool) >= 1);
-    assert_true(run_gives_right_tally(pool) || kvad_threads_count(pool) > MAX_COUNT);
+    assert_true(kvad_threads_count(pool) > MAX_COUNT || run_gives_right_sums(pool));
     kvad_threads_release(&pool);
 }
 
@@ -439,9 +297,6 @@ int main(void) {
 #endif
         cmocka_unit_test(test_workers_keep_subnormals_when_the_host_flushes),
         cmocka_unit_test(test_workers_take_no_interrupts),
-        cmocka_unit_test(test_pool_works_in_a_forked_child),
-        cmocka_unit_test(test_unused_pool_is_released_in_a_child),
-        cmocka_unit_test(test_pool_works_in_a_child_forked_during_a_run),
         cmocka_unit_test(test_last_release_gives_all_memory_back),
         cmocka_unit_test(test_failed_creation_says_why_and_writes_nothing),
         cmocka_unit_test(test_worker_that_cannot_start_undoes_the_others),
