@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "lab/experiment_internal.h"
-#include "lab/load.h"
 #include "lab_host.h"
 
 static struct kvad_experiment_options options_for(struct host *host) {
@@ -224,113 +223,6 @@ static void test_claims_are_judged_by_the_numbers_of_the_run(void **state) {
     assert_true(figure(result, "flops") == result->points[2].time_ratio);
 }
 
-/* A step of 12 ms on two threads: 8 in layers, 1 at barriers, 2 outside weights and cache. */
-static const struct experiment_measured whole = {.decode_ms = 12,
-                                                 .prefill_ms = 50,
-                                                 .layers_ms = 8,
-                                                 .wait_ms = 1,
-                                                 .outside_ms = 2,
-                                                 .read_rate = 20e9,
-                                                 .fma_rate = 60e9};
-
-static void assert_control(const struct kvad_control controls[], enum experiment_control which,
-                           double predicted, enum kvad_control_verdict verdict) {
-    const struct kvad_control *c = &controls[which];
-    if (c->verdict != verdict) print_error("%s: %g for %g\n", c->id, c->measured, c->predicted);
-    assert_int_equal(c->verdict, verdict);
-    assert_true(*c->why);
-    if (verdict == KVAD_CONTROL_NOT_SHOWN)
-        assert_true(isnan(c->predicted) && isnan(c->measured));
-    else
-        assert_true(fabs(c->predicted - predicted) < 1e-12);
-}
-
-static void test_half_the_layers_take_half_of_their_time(void **state) {
-    (void)state;
-    struct kvad_control controls[KVAD_CONTROLS];
-    struct experiment_pair pair = {whole, whole};
-    experiment_name_controls(controls);
-    /* A quarter of the layers is left, read as fast as all of them: 2 ms, and 12 less 3/4 of 9. */
-    pair.changed.layers_ms = 2.29;
-    pair.changed.decode_ms = 6.03;
-    experiment_judge_half(controls, 0.25, &pair);
-    assert_control(controls, CONTROL_HALF_LAYERS, 2, KVAD_CONTROL_HOLDS);
-    assert_control(controls, CONTROL_HALF_STEP, 5.25, KVAD_CONTROL_HOLDS);
-    pair.changed.layers_ms = 2.31;
-    pair.changed.decode_ms = 6.04;
-    experiment_judge_half(controls, 0.25, &pair);
-    assert_control(controls, CONTROL_HALF_LAYERS, 2, KVAD_CONTROL_FAILS);
-    assert_control(controls, CONTROL_HALF_STEP, 5.25, KVAD_CONTROL_FAILS);
-    /* Read twice as fast, since a cache holds them. */
-    pair.changed.read_rate = 40e9;
-    experiment_judge_half(controls, 0.25, &pair);
-    assert_control(controls, CONTROL_HALF_LAYERS, 1, KVAD_CONTROL_FAILS);
-    pair.changed.layers_ms = 0.86;
-    experiment_judge_half(controls, 0.25, &pair);
-    assert_control(controls, CONTROL_HALF_LAYERS, 1, KVAD_CONTROL_HOLDS);
-}
-
-static void test_an_empty_step_takes_no_more_than_what_is_outside(void **state) {
-    (void)state;
-    struct kvad_control controls[KVAD_CONTROLS];
-    struct experiment_pair pair = {whole, {.decode_ms = 2}};
-    experiment_name_controls(controls);
-    experiment_judge_empty(controls, &pair);
-    assert_control(controls, CONTROL_EMPTY_STEP, 2, KVAD_CONTROL_HOLDS);
-    pair.changed.decode_ms = 2.01;
-    experiment_judge_empty(controls, &pair);
-    assert_control(controls, CONTROL_EMPTY_STEP, 2, KVAD_CONTROL_FAILS);
-    pair.changed.decode_ms = NAN;
-    experiment_judge_empty(controls, &pair);
-    assert_control(controls, CONTROL_EMPTY_STEP, 2, KVAD_CONTROL_FAILS);
-}
-
-static void test_busy_memory_slows_decoding_as_it_slows_reading(void **state) {
-    (void)state;
-    struct kvad_control controls[KVAD_CONTROLS];
-    struct experiment_pair pair = {whole, whole};
-    experiment_name_controls(controls);
-    pair.changed.read_rate = 10e9; /* half as fast */
-    pair.changed.decode_ms = 12 * 1.75;
-    pair.changed.prefill_ms = 50 * 1.7;
-    experiment_judge_bus(controls, &pair);
-    assert_control(controls, CONTROL_BUS_DECODE, 2, KVAD_CONTROL_HOLDS);
-    assert_control(controls, CONTROL_BUS_PREFILL, 1.75, KVAD_CONTROL_HOLDS);
-    pair.changed.decode_ms = 12 * 1.5;
-    experiment_judge_bus(controls, &pair);
-    assert_control(controls, CONTROL_BUS_DECODE, 2, KVAD_CONTROL_FAILS);
-    assert_control(controls, CONTROL_BUS_PREFILL, 1.5, KVAD_CONTROL_FAILS);
-    pair.changed.read_rate = 19e9; /* hardly slower: nothing is shown */
-    experiment_judge_bus(controls, &pair);
-    assert_control(controls, CONTROL_BUS_DECODE, 0, KVAD_CONTROL_NOT_SHOWN);
-    assert_control(controls, CONTROL_BUS_PREFILL, 0, KVAD_CONTROL_NOT_SHOWN);
-}
-
-static void test_one_thread_is_slower_as_its_ceilings_are(void **state) {
-    (void)state;
-    static const struct kvad_experiment_gap reading = {
-        .wall_ms = 3, .share_ms = {[KVAD_SHARE_WEIGHTS] = 2, [KVAD_SHARE_CACHE] = 1}};
-    struct kvad_control controls[KVAD_CONTROLS];
-    struct experiment_pair pair = {whole, whole};
-    experiment_name_controls(controls);
-    pair.changed.read_rate = 15e9;
-    pair.changed.fma_rate = 30e9;
-    pair.changed.decode_ms = 16 * 1.1;
-    pair.changed.prefill_ms = 100 * 0.9;
-    pair.changed.wait_ms = 0.17;
-    experiment_judge_one_thread(controls, &reading, &pair);
-    assert_control(controls, CONTROL_ONE_DECODE, 16, KVAD_CONTROL_HOLDS);
-    assert_control(controls, CONTROL_ONE_PREFILL, 100, KVAD_CONTROL_HOLDS);
-    assert_control(controls, CONTROL_ONE_WAIT, 1, KVAD_CONTROL_HOLDS);
-    pair.changed.decode_ms = 16 * 1.2;
-    pair.changed.prefill_ms = 100 * 0.8;
-    pair.changed.wait_ms = 0.2;
-    experiment_judge_one_thread(controls, &reading, &pair);
-    assert_control(controls, CONTROL_ONE_DECODE, 16, KVAD_CONTROL_FAILS);
-    assert_control(controls, CONTROL_ONE_PREFILL, 100, KVAD_CONTROL_FAILS);
-    assert_control(controls, CONTROL_ONE_WAIT, 1, KVAD_CONTROL_FAILS);
-}
-
 static void test_one_thread_has_no_control_of_one_thread(void **state) {
     (void)state;
     struct host host = {0};
@@ -430,20 +322,6 @@ static void test_usual_contexts_fit_model_and_budget(void **state) {
     kvad_experiment_result_deinit(&result);
 }
 
-static void test_a_load_gives_all_its_memory_back(void **state) {
-    (void)state;
-    struct kvad_heap heap;
-    struct kvad_error err;
-    struct kvad_load *load = NULL;
-    kvad_heap_init(&heap, NULL);
-    assert_ok(kvad_load_start(&heap, (2 << 20) + 1, &load, &err), &err);
-    assert_true(heap.bytes > 0);
-    kvad_load_stop(&load);
-    assert_null(load);
-    assert_true(heap.bytes == 0);
-    kvad_load_stop(&load);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_context_has_every_policy_and_ratios_by_formula),
@@ -454,17 +332,12 @@ int main(void) {
         cmocka_unit_test(test_no_part_is_negative),
         cmocka_unit_test(test_controls_and_claims_all_have_a_verdict_and_a_reason),
         cmocka_unit_test(test_claims_are_judged_by_the_numbers_of_the_run),
-        cmocka_unit_test(test_half_the_layers_take_half_of_their_time),
-        cmocka_unit_test(test_an_empty_step_takes_no_more_than_what_is_outside),
-        cmocka_unit_test(test_busy_memory_slows_decoding_as_it_slows_reading),
-        cmocka_unit_test(test_one_thread_is_slower_as_its_ceilings_are),
         cmocka_unit_test(test_one_thread_has_no_control_of_one_thread),
         cmocka_unit_test(test_progress_goes_forward_and_no_engine_is_left_in_use),
         cmocka_unit_test(test_another_answer_makes_the_run_void),
         cmocka_unit_test(test_a_run_can_be_stopped_in_every_stage),
         cmocka_unit_test(test_contexts_that_cannot_be_are_refused),
         cmocka_unit_test(test_usual_contexts_fit_model_and_budget),
-        cmocka_unit_test(test_a_load_gives_all_its_memory_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

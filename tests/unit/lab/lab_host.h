@@ -11,7 +11,7 @@ struct host {
     struct kvad_model *model; /* the bench's own, while it has one */
     int n_reports, n_models;
     int stop_at;          /* report that says stop; 0: none */
-    const char *spoil_at; /* a report that begins so changes a weight */
+    const char *spoil_at; /* a report with this in it changes a weight */
     double last_done;
     bool went_back;
     const struct kvad_engine *engine;
