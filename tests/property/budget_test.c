@@ -6,16 +6,11 @@
 
 enum { N_VOCAB = 101, N_CTX = 61, B = 16, N = 7 };
 
-/* Bytes of a block of tiny_odd, whose kv heads are 35 floats wide together. */
-static size_t block_bytes(void) {
-    return B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
-}
-
 static struct kvad_engine_options options_for(enum kvad_cache_policy policy, size_t n_blocks) {
     struct kvad_engine_options options = engine_options(policy, 2);
     options.n_sequences = N;
     options.n_batch_tokens = 8;
-    options.kv_bytes = n_blocks * block_bytes();
+    options.kv_bytes = n_blocks * tiny_block_bytes(&tiny_odd);
     return options;
 }
 
@@ -103,7 +98,7 @@ test_growing_beyond_the_budget_changes_nothing_and_says_how_much_is_missing(void
     struct kvad_eval_item item = {.sequence = sequence, .tokens = world.tokens, .n_tokens = 1};
     assert_fails(kvad_eval(engine, &item, 1, &err), KVAD_ERR_NO_BLOCKS, &err, "1 blocks more");
     assert_int_equal(kvad_sequence_length(sequence), 48);
-    assert_int_equal(kvad_engine_kv_bytes(engine), 3 * block_bytes());
+    assert_int_equal(kvad_engine_kv_bytes(engine), 3 * tiny_block_bytes(&tiny_odd));
     kvad_sequence_destroy(&sequence);
     struct kvad_request *request = NULL;
     struct kvad_request_options wanted = greedy_options(world.tokens, 48, 2);
@@ -128,9 +123,9 @@ static void test_what_growing_moves_is_counted(void **state) {
         n_blocks += (n + B - 1) / B;
         feed(sequence, world.tokens + n, 1, NULL, NULL);
     }
-    assert_int_equal(engine->moves.n_bytes, n_blocks * block_bytes());
+    assert_int_equal(engine->moves.n_bytes, n_blocks * tiny_block_bytes(&tiny_odd));
     assert_int_equal(engine->moves.n_moves, 39);
-    assert_int_equal(engine->moves.twice_peak, 3 * block_bytes());
+    assert_int_equal(engine->moves.twice_peak, 3 * tiny_block_bytes(&tiny_odd));
     kvad_sequence_destroy(&sequence);
     close_engine(&engine);
 }

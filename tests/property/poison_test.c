@@ -129,7 +129,7 @@ static void test_texts_share_the_smallest_pool_without_touching_each_other(void 
     texts[1] = reference_more(texts[0], 16, 5);
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 2);
     options.n_sequences = N;
-    options.kv_bytes = N * 16 * 4 * 2 * tiny_odd.n_layers * tiny_odd.n_heads * tiny_odd.head_dim;
+    options.kv_bytes = N * tiny_block_bytes(&tiny_odd);
     struct kvad_engine *engine = open_engine(texts[0]->model, &options);
     assert_int_equal(engine->pool.n_blocks, N);
     for (int round = 0; round < 3; round++) {

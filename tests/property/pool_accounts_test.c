@@ -6,49 +6,28 @@
 #include "test.h"
 #include "world.h"
 
-enum { N_VOCAB = 101, B = 16 };
+enum { N_VOCAB = 101 };
 
-static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
-    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
-    options.n_sequences = n_sequences;
-    options.kv_bytes = n_blocks * B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
-    return open_engine(world.model, &options);
-}
-
-/* Run a request to its end and compare with what it gives cold and alone; what it got. */
-static struct kvad_request_info check_request(struct kvad_engine *engine, const int32_t *prompt,
-                                              size_t n_prompt, bool shares) {
+static struct kvad_request_info check(struct kvad_engine *engine, const int32_t *prompt,
+                                      size_t n_prompt, bool shares) {
     struct kvad_request_options options = greedy_options(prompt, n_prompt, 2);
-    struct kvad_request_info info;
-    struct outcome got, wanted;
     options.no_prefix_cache = !shares;
-    outcome_init(&got, N_VOCAB);
-    expect_greedy(world.model, prompt, n_prompt, 2, false, &wanted);
-    struct kvad_request *request = submit(engine, &options, &got);
-    while (step_engine(engine) > 0)
-        continue;
-    assert_true(take_events(request, &got));
-    assert_same_outcome(&got, &wanted, label("prompt of %zu", n_prompt));
-    kvad_request_get_info(request, &info);
-    kvad_request_destroy(&request);
-    outcome_free(&got);
-    outcome_free(&wanted);
-    return info;
+    return check_options(engine, &options);
 }
 
 static void test_a_request_that_does_not_share_uses_no_block_of_others(void **state) {
     (void)state;
     struct kvad_engine *engine = open_blocks(20, 2);
-    check_request(engine, world.tokens, 40, true);
+    check(engine, world.tokens, 40, true);
     size_t n_entries = engine->prefix.n_entries, n_idle = engine->pool.n_idle;
     assert_int_equal(n_entries, 2);
-    struct kvad_request_info info = check_request(engine, world.tokens, 40, false);
+    struct kvad_request_info info = check(engine, world.tokens, 40, false);
     assert_int_equal(info.n_cached_tokens, 0);
     assert_int_equal(info.miss, KVAD_MISS_OFF);
-    check_request(engine, world.tokens + 100, 40, false);
+    check(engine, world.tokens + 100, 40, false);
     assert_int_equal(engine->prefix.n_entries, n_entries); /* and leaves none */
     assert_int_equal(engine->pool.n_idle, n_idle);
-    assert_int_equal(check_request(engine, world.tokens, 40, true).n_cached_tokens, 32);
+    assert_int_equal(check(engine, world.tokens, 40, true).n_cached_tokens, 32);
     close_engine(&engine);
 }
 
@@ -89,18 +68,18 @@ static void test_a_pin_with_an_hour_to_live_outlives_others(void **state) {
     struct kvad_error err;
     uint64_t id = 0;
     size_t n_pinned = 0;
-    check_request(engine, world.tokens, 40, true);
+    check(engine, world.tokens, 40, true);
     assert_ok(kvad_cache_pin(engine, world.tokens, 40, NULL, 3600000, &id, &n_pinned, &err), &err);
     assert_int_equal(n_pinned, 32);
     for (size_t i = 1; i < 5; i++)
-        check_request(engine, world.tokens + 100 * i, 50, true);
+        check(engine, world.tokens + 100 * i, 50, true);
     assert_true(engine->pool.n_evictions > 6);
-    assert_int_equal(check_request(engine, world.tokens, 40, true).n_cached_tokens, 32);
+    assert_int_equal(check(engine, world.tokens, 40, true).n_cached_tokens, 32);
     engine->pins->expires_ns = 1; /* the hour is over */
     for (size_t i = 1; i < 3; i++)
-        check_request(engine, world.tokens + 100 * i, 50, true);
+        check(engine, world.tokens + 100 * i, 50, true);
     assert_null(engine->pins);
-    assert_int_equal(check_request(engine, world.tokens, 40, true).n_cached_tokens, 0);
+    assert_int_equal(check(engine, world.tokens, 40, true).n_cached_tokens, 0);
     close_engine(&engine);
 }
 

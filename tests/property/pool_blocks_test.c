@@ -25,12 +25,11 @@ static int free_long_world(void **state) {
     return free_world(state);
 }
 
-static struct kvad_engine *open_blocks(size_t i, size_t n_blocks, uint32_t n_sequences) {
+static struct kvad_engine *open_sized(size_t i, size_t n_blocks, uint32_t n_sequences) {
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1 + (unsigned)i % 3);
-    size_t row = 2 * sizeof(float) * tiny_long.n_kv_heads * tiny_long.head_dim;
     options.block_tokens = block_sizes[i];
     options.n_sequences = n_sequences;
-    options.kv_bytes = (uint64_t)n_blocks * block_sizes[i] * tiny_long.n_layers * row;
+    options.kv_bytes = n_blocks * block_sizes[i] * tiny_token_bytes(&tiny_long);
     struct kvad_engine *engine = open_engine(world.model, &options);
     assert_int_equal(engine->pool.n_blocks, n_blocks);
     return engine;
@@ -88,13 +87,13 @@ static void test_hits_end_at_the_first_different_token_in_blocks_of_all_sizes(vo
         size_t b = block_sizes[i];
         size_t lengths[] = {b - 1, b, b + 1, 2 * b - 1, 2 * b, 2 * b + 1};
         for (size_t l = 0; l < 6; l++) {
-            struct kvad_engine *engine = open_blocks(i, 8, 1);
+            struct kvad_engine *engine = open_sized(i, 8, 1);
             size_t n = lengths[l], n_full = (n + 2) / b * b; /* two outputs were fed */
             assert_int_equal(check_one(engine, world.tokens, n), 0);
             assert_int_equal(check_one(engine, world.tokens, n), n_full < n ? n_full : n);
             close_engine(&engine);
         }
-        struct kvad_engine *engine = open_blocks(i, 12, 1);
+        struct kvad_engine *engine = open_sized(i, 12, 1);
         check_one(engine, world.tokens, 2 * b);
         size_t places[] = {1, 17, b - 1, b, b + 1, b + 17, 2 * b - 1};
         for (size_t p = 0; p < 7; p++) {
@@ -112,7 +111,7 @@ static void test_samples_copy_the_last_block_of_any_size_once_for_each_but_one(v
     for (size_t i = 0; i < N_SIZES; i++) {
         size_t b = block_sizes[i], lengths[] = {b - 1, b, b + 1, b + b / 2};
         for (size_t l = 0; l < 4; l++) {
-            struct kvad_engine *engine = open_blocks(i, 9, 3);
+            struct kvad_engine *engine = open_sized(i, 9, 3);
             struct kvad_request_options options[3];
             struct kvad_sampler_options samplers[3];
             size_t n_cached;
@@ -133,7 +132,7 @@ static void test_requests_that_outgrow_a_pool_of_large_blocks_answer_as_alone(vo
     (void)state;
     for (size_t i = 0; i < N_SIZES; i++)
         for (size_t n = block_sizes[i] - 3; n <= block_sizes[i]; n++) {
-            struct kvad_engine *engine = open_blocks(i, 3, 2); /* both grow into a second block */
+            struct kvad_engine *engine = open_sized(i, 3, 2); /* both grow into a second block */
             struct kvad_request_options options[2];
             size_t n_cached;
             for (size_t k = 0; k < 2; k++) {

@@ -14,12 +14,12 @@ static int make_long_world(void **state) {
     return 0;
 }
 
-static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
+/* The allocator is the ordinary one, which touches no block. */
+static struct kvad_engine *open_untouched(size_t n_blocks, uint32_t n_sequences) {
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
-    size_t row = 2 * sizeof(float) * tiny_long.n_kv_heads * tiny_long.head_dim;
     options.n_sequences = n_sequences;
-    options.kv_bytes = (uint64_t)n_blocks * 16 * tiny_long.n_layers * row;
-    options.allocator = (struct kvad_allocator){0}; /* its blocks stay untouched */
+    options.kv_bytes = n_blocks * tiny_block_bytes(&tiny_long);
+    options.allocator = (struct kvad_allocator){0};
     struct kvad_engine *engine = open_engine(world.model, &options);
     assert_int_equal(engine->pool.n_blocks, n_blocks);
     return engine;
@@ -96,7 +96,7 @@ static int compare_ns(const void *a, const void *b) {
 /* With n_blocks held, all of them but four by texts of their own. `is_cold`: as after a step. */
 static void measure(size_t n_blocks, bool is_cold, struct costs *costs) {
     static uint64_t samples[N_COSTS][N_ROUNDS];
-    struct kvad_engine *e = open_blocks(n_blocks, 4);
+    struct kvad_engine *e = open_untouched(n_blocks, 4);
     struct outcome outcome;
     struct kvad_request_options options = greedy_options(world.tokens, 48, 1);
     int32_t next_id = 1000000, unknown[48] = {-1};
@@ -168,7 +168,7 @@ static int print_table(void) {
 static uint64_t first_tokens(bool shares, uint64_t *n_computed) {
     enum { N = 16, N_COMMON = 512, N_PROMPT = 528 };
     static int32_t prompts[N][N_PROMPT];
-    struct kvad_engine *engine = open_blocks(N * 35, N);
+    struct kvad_engine *engine = open_untouched(N * 35, N);
     struct kvad_request *requests[N];
     for (size_t i = 0; i < N; i++) {
         memcpy(prompts[i], world.tokens, sizeof prompts[i]);

@@ -5,17 +5,7 @@
 #include "test.h"
 #include "world.h"
 
-enum { N_VOCAB = 101, N_CTX = 61, B = 16 };
-
-/* A paged engine with this many blocks. */
-static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
-    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
-    options.n_sequences = n_sequences;
-    options.kv_bytes = n_blocks * B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
-    struct kvad_engine *engine = open_engine(world.model, &options);
-    assert_int_equal(engine->pool.n_blocks, n_blocks);
-    return engine;
-}
+enum { N_VOCAB = 101, B = 16 };
 
 /* ---------------------------------------------------------------- why a prompt missed */
 
@@ -212,10 +202,51 @@ static void test_bytes_by_owner_add_up_to_what_was_allocated(void **state) {
     }
 }
 
+/* bugs.md MEM-1, MEM-2 */
+static void test_the_bytes_of_all_owners_add_up_to_what_was_allocated(void **state) {
+    (void)state;
+    struct kvad_engine_options options = paged_options(3);
+    struct kvad_engine *engine = open_engine(world.model, &options);
+    struct kvad_request *requests[3];
+    struct outcome got[3];
+    for (size_t i = 0; i < 3; i++) {
+        outcome_init(&got[i], N_VOCAB);
+        struct kvad_request_options request = greedy_options(world.tokens, 30 + 5 * i, 9);
+        requests[i] = submit(engine, &request, &got[i]);
+    }
+    size_t n_active = 3;
+    while (n_active > 0) {
+        struct kvad_cache_stats stats;
+        struct kvad_engine_info info;
+        char map[100];
+        n_active = step_engine(engine);
+        kvad_cache_get_stats(engine, &stats);
+        kvad_engine_get_info(engine, &info);
+        assert_int_equal(stats.live_bytes + stats.shared_bytes + stats.idle_bytes +
+                             stats.free_bytes,
+                         info.kv_pool_bytes);
+        assert_int_equal(stats.live_bytes + stats.shared_bytes, info.kv_bytes);
+        assert_int_equal(stats.n_running + stats.n_waiting, n_active);
+        assert_int_equal(kvad_cache_map(engine, map, sizeof map), engine->pool.n_blocks);
+        uint64_t n_free = 0, n_idle = 0;
+        for (size_t i = 0; map[i]; i++) {
+            n_free += map[i] == '.';
+            n_idle += map[i] == 'o';
+        }
+        assert_int_equal(n_free * engine->pool.block_bytes, stats.free_bytes);
+        assert_int_equal(n_idle * engine->pool.block_bytes, stats.idle_bytes);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        kvad_request_destroy(&requests[i]);
+        outcome_free(&got[i]);
+    }
+    close_engine(&engine);
+}
+
 /* The budget is that of the blocks: never a byte more, and less than one block less. */
 static void test_the_budget_is_obeyed_to_the_byte_and_reserved_at_open(void **state) {
     (void)state;
-    size_t block = B * sizeof(float) * 2 * tiny_odd.n_layers * 35;
+    size_t block = tiny_block_bytes(&tiny_odd);
     for (uint64_t budget = block; budget < 6 * block; budget += block / 3) {
         struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
         options.kv_bytes = budget;
@@ -246,6 +277,7 @@ int main(void) {
         cmocka_unit_test(test_blocks_that_no_request_took_name_none),
         cmocka_unit_test(test_a_miss_beside_a_running_request_names_its_token),
         cmocka_unit_test(test_bytes_by_owner_add_up_to_what_was_allocated),
+        cmocka_unit_test(test_the_bytes_of_all_owners_add_up_to_what_was_allocated),
         cmocka_unit_test(test_the_budget_is_obeyed_to_the_byte_and_reserved_at_open),
     };
     return cmocka_run_group_tests(tests, make_world, free_world);

@@ -9,15 +9,6 @@
 
 enum { N_VOCAB = 101, N_CTX = 61, B = 16 };
 
-static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
-    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
-    options.n_sequences = n_sequences;
-    options.kv_bytes = n_blocks * 16 * 4 * 2 * tiny_odd.n_layers * 35;
-    struct kvad_engine *engine = open_engine(world.model, &options);
-    assert_int_equal(engine->pool.n_blocks, n_blocks);
-    return engine;
-}
-
 struct client {
     struct kvad_request *request;
     struct outcome wanted, got;
@@ -92,7 +83,7 @@ static void test_the_log_says_who_was_preempted_for_whom_and_what_was_lost(void 
     char text[200] = "";
     struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
     options.n_sequences = 2;
-    options.kv_bytes = 5 * 16 * 4 * 2 * tiny_odd.n_layers * 35;
+    options.kv_bytes = 5 * tiny_block_bytes(&tiny_odd);
     options.log = (struct kvad_log){keep_last, text};
     struct kvad_engine *engine = open_engine(world.model, &options);
     struct client clients[2];

@@ -288,8 +288,7 @@ static void run(const struct setting *setting, size_t n_operations, uint64_t see
     options.n_sequences = setting->n_sequences;
     options.n_batch_tokens = setting->n_batch_tokens;
     options.block_tokens = setting->block_tokens;
-    options.kv_bytes =
-        setting->n_blocks * setting->block_tokens * sizeof(float) * 2 * tiny_odd.n_layers * 35;
+    options.kv_bytes = setting->n_blocks * setting->block_tokens * tiny_token_bytes(&tiny_odd);
     world.engine = open_engine(world.text->model, &options);
     if (setting->has_constant_hash) world.engine->prefix.hash = constant_hash;
     world.random = (struct test_random){seed};

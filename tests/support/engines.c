@@ -41,6 +41,12 @@ struct kvad_engine_options engine_options(enum kvad_cache_policy policy, unsigne
     return options;
 }
 
+struct kvad_engine_options paged_options(uint32_t n_sequences) {
+    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 2);
+    options.n_sequences = n_sequences;
+    return options;
+}
+
 struct kvad_engine *open_engine(struct kvad_model *model,
                                 const struct kvad_engine_options *options) {
     struct kvad_engine *engine = NULL;

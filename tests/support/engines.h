@@ -20,6 +20,8 @@ int release_test_threads(void **state);
 
 /** Options of a test: kernel level of test_cpu(), a shared pool of threads, the checking heap. */
 struct kvad_engine_options engine_options(enum kvad_cache_policy policy, unsigned n_threads);
+/** The same for a paged cache, two threads and this many sequences. */
+struct kvad_engine_options paged_options(uint32_t n_sequences);
 /** Opens or fails the test. */
 struct kvad_engine *open_engine(struct kvad_model *model,
                                 const struct kvad_engine_options *options);

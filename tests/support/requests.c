@@ -1,5 +1,7 @@
 #include "requests.h"
 
+#include <math.h>
+
 #include "bits.h"
 #include "test.h"
 
@@ -150,4 +152,33 @@ void expect_greedy(struct kvad_model *model, const int32_t *prompt, size_t n_pro
     close_engine(&engine);
     free(ids);
     free(row);
+}
+
+struct kvad_request_info check_options(struct kvad_engine *engine,
+                                       const struct kvad_request_options *options) {
+    struct kvad_request_info info;
+    struct outcome got, wanted;
+    outcome_init(&got, engine->model->description.n_vocab);
+    expect_greedy(engine->model, options->prompt, options->n_prompt, options->max_tokens, false,
+                  &wanted);
+    struct kvad_request *request = submit(engine, options, &got);
+    for (int i = 0; i < 200 && !take_events(request, &got); i++) {
+        kvad_engine_poison_cache(engine, KVAD_POISON_KV, NAN);
+        step_engine(engine);
+        assert_true(kvad_kv_pool_is_sound(&engine->pool));
+        if (engine->prefix.heap) assert_true(kvad_prefix_is_sound(&engine->prefix));
+    }
+    assert_same_outcome(&got, &wanted, label("prompt of %zu", options->n_prompt));
+    kvad_request_get_info(request, &info);
+    kvad_request_destroy(&request);
+    outcome_free(&got);
+    outcome_free(&wanted);
+    return info;
+}
+
+struct kvad_request_info check_request(struct kvad_engine *engine, const int32_t *prompt,
+                                       size_t n_prompt, size_t max_tokens, const char *salt) {
+    struct kvad_request_options options = greedy_options(prompt, n_prompt, max_tokens);
+    options.cache_salt = salt;
+    return check_options(engine, &options);
 }

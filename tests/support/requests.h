@@ -41,4 +41,12 @@ void run_request(struct kvad_engine *engine, const struct kvad_request_options *
 void expect_greedy(struct kvad_model *model, const int32_t *prompt, size_t n_prompt,
                    size_t max_tokens, bool slides, struct outcome *outcome);
 
+/** Run a greedy request to its end, with NaN in all that is free before each step and a sound cache
+ * after it; it must give what it gives cold and alone. What it got from the cache. */
+struct kvad_request_info check_options(struct kvad_engine *engine,
+                                       const struct kvad_request_options *options);
+/** The same; `salt` may be NULL. */
+struct kvad_request_info check_request(struct kvad_engine *engine, const int32_t *prompt,
+                                       size_t n_prompt, size_t max_tokens, const char *salt);
+
 #endif

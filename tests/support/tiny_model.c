@@ -43,6 +43,15 @@ const struct tiny_sizes tiny_gqa = {.n_layers = 3,
                                     .untied = true,
                                     .seed = 4};
 
+size_t tiny_token_bytes(const struct tiny_sizes *sizes) {
+    size_t width = (size_t)sizes->n_kv_heads * sizes->head_dim;
+    return sizeof(float) * 2 * sizes->n_layers * width;
+}
+
+size_t tiny_block_bytes(const struct tiny_sizes *sizes) {
+    return 16 * tiny_token_bytes(sizes);
+}
+
 static struct kvad_description describe(const struct tiny_sizes *sizes) {
     struct kvad_description d = {.family = "test",
                                  .n_layers = sizes->n_layers,

@@ -21,6 +21,10 @@ extern const struct tiny_sizes tiny_wide; /* inputs longer than a segment of 128
 extern const struct tiny_sizes tiny_long; /* context 560: across 256 and 512 */
 extern const struct tiny_sizes tiny_gqa;  /* 6 query heads on 2 kv heads; untied head */
 
+/** Bytes of K and V of such a model in float32: of a token, of a block of 16. */
+size_t tiny_token_bytes(const struct tiny_sizes *sizes);
+size_t tiny_block_bytes(const struct tiny_sizes *sizes);
+
 struct tiny_model {
     struct kvad_description description;
     bool present[KVAD_PARAMETER_COUNT];

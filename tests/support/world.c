@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "test.h"
+
 struct test_world world;
 
 void make_world_of(const struct tiny_sizes *sizes, size_t n_tokens) {
@@ -21,4 +23,13 @@ int free_world(void **state) {
     tiny_model_destroy(world.tiny);
     free(world.tokens);
     return release_test_threads(state);
+}
+
+struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
+    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
+    options.n_sequences = n_sequences;
+    options.kv_bytes = n_blocks * tiny_block_bytes(&tiny_odd);
+    struct kvad_engine *engine = open_engine(world.model, &options);
+    assert_int_equal(engine->pool.n_blocks, n_blocks);
+    return engine;
 }

@@ -19,4 +19,7 @@ int make_world(void **state);
 /** The group teardown to it: frees it and ends the pools of threads. */
 int free_world(void **state);
 
+/** A paged engine of one thread of make_world() with exactly this many blocks of 16 tokens. */
+struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences);
+
 #endif

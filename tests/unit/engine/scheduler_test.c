@@ -304,15 +304,6 @@ static void test_a_failing_request_ends_alone(void **state) {
 
 /* ---------------------------------------------------------------- small pools */
 
-static struct kvad_engine *open_blocks(size_t n_blocks, uint32_t n_sequences) {
-    struct kvad_engine_options options = engine_options(KVAD_CACHE_PAGED, 1);
-    options.n_sequences = n_sequences;
-    options.kv_bytes = n_blocks * 16 * 4 * 2 * tiny_odd.n_layers * 35;
-    struct kvad_engine *engine = open_engine(world.model, &options);
-    assert_int_equal(engine->pool.n_blocks, n_blocks);
-    return engine;
-}
-
 /* The pool holds little more than the longest request; all end within a bounded number of steps. */
 /* bugs.md EVICT-7, EVICT-9, EVICT-11, MASK-9 */
 static void test_requests_queue_for_a_small_pool_and_all_end(void **state) {
