@@ -92,6 +92,16 @@ def gguf_name(name):
     return f"{GGUF_NAMES[stem]}.{kind}"
 
 
+def is_matrix(name, values):
+    """Whether a type of weights changes it; everything else stays in f32."""
+    return values.ndim == 2 and not name.startswith("wpe")
+
+
+def rows_of(name, values):
+    """A matrix as [outputs][inputs], or back again."""
+    return values if name.startswith("wte") else numpy.ascontiguousarray(values.T)
+
+
 def write_gguf(path, size, tensors, kind):
     """Matrices in the given type, everything else in f32; without a vocabulary, which only ids need."""
     layers, heads, d, vocabulary, context = SIZES[size]
@@ -105,10 +115,9 @@ def write_gguf(path, size, tensors, kind):
     writer.add_vocab_size(vocabulary)
     writer.add_tokenizer_model("no_vocab")
     for name, values in tensors.items():
-        is_matrix = values.ndim == 2 and not name.startswith("wpe")
-        if is_matrix and not name.startswith("wte"):
-            values = numpy.ascontiguousarray(values.T)
-        if is_matrix and kind != "f32":
+        if is_matrix(name, values):
+            values = rows_of(name, values)
+        if is_matrix(name, values) and kind != "f32":
             packed = gguf.quants.quantize(values, TYPES[kind])
             writer.add_tensor(gguf_name(name), packed, raw_dtype=TYPES[kind])
         else:

@@ -2,7 +2,11 @@
 
 import statistics
 
+import timing
+
 KINDS = ("decode", "prefill", "batch")
+PEERS = ("llama.cpp", "nanoGPT, no cache", "nanoGPT, torch.cat", "HF transformers")
+ORDER = ("f32", "bf16", "q8", "q4", "f16", "kvad", "llama.cpp, flash attention", *PEERS)
 HEADS = {
     "decode": "Decode, batch 1: milliseconds per token at a context",
     "prefill": "Prefill: tokens per second of a prompt",
@@ -40,42 +44,55 @@ def quartiles(values):
 
 
 def merge(rows, kind):
-    """{size: median over the rounds of each round's median, quartiles, and of kvad the share of its ceiling}"""
+    """{size: each round's median, their median and quartiles, and of kvad the share of its ceiling}"""
     merged = {}
-    for size in rows[0][kind]:
-        medians = [statistics.median(row[kind][size]) for row in rows]
-        merged[size] = {"ms": statistics.median(medians), "quartiles_ms": quartiles(medians), "rounds": len(rows)}
+    for size in dict.fromkeys(size for row in rows for size in row[kind]):
+        having = [row for row in rows if size in row[kind]]
+        by_round = {row["round"]: statistics.median(row[kind][size]) for row in having}
+        medians = list(by_round.values())
+        merged[size] = {"ms": statistics.median(medians), "quartiles_ms": quartiles(medians), "rounds_ms": by_round}
         if kind + "_percent" in rows[0]:
-            merged[size]["percent_of_ceiling"] = statistics.median(row[kind + "_percent"][size] for row in rows)
+            shares = [row[kind + "_percent"][size] for row in having]
+            merged[size]["percent_of_ceiling"] = statistics.median(shares)
+            merged[size]["percent_quartiles"] = quartiles(shares)
     return merged
 
 
-def summary(rounds, arguments, versions):
+def summary(rows, arguments, versions):
+    rounds, errors = [row for row in rows if "round" in row], [row for row in rows if "errors" in row]
     groups = {}
     for row in rounds:
         groups.setdefault((row["engine"], row["weights"], row["cache"]), []).append(row)
     engines = []
-    for (engine, weights, cache), rows in groups.items():
-        entry = {"engine": engine, "weights": weights, "cache": cache, "tokens": rows[0]["tokens"]}
+    for (engine, weights, cache), of_one in groups.items():
+        entry = {"engine": engine, "weights": weights, "cache": cache, "tokens": of_one[0]["tokens"]}
+        entry["rounds"] = len(of_one)
         for kind in KINDS:
-            entry[kind] = merge(rows, kind)
+            entry[kind] = merge(of_one, kind)
         engines.append(entry)
     kvad = [row for row in rounds if row["engine"] == "kvad"]
-    result = {"schema": 1, "model": arguments.size, "threads": arguments.threads}
-    result["rounds"] = max(map(len, groups.values()))
+    result = {"schema": 2, "model": arguments.size, "threads": arguments.threads, "isa": arguments.isa}
+    result["rounds"] = max(map(len, groups.values()), default=0)
     result["versions"] = {"kvad": kvad[0]["versions"]["kvad"] if kvad else None, **versions}
     result["machine"] = kvad[0]["machine"] if kvad else {}
     result["level"] = kvad[0]["level"] if kvad else None
+    result["instructions"] = {row["engine"]: row["instructions"] for row in rounds if "instructions" in row}
     result["ceilings"] = ceilings(kvad)
-    result["engines"] = engines
-    result["ratios"] = ratios(engines)
+    result["engines"] = sorted(engines, key=order)
+    result["ratios"] = ratios(result["engines"])
+    result["errors"] = sorted(errors, key=order)
     return result
 
 
+def order(entry):
+    """Types of weights as ORDER has them, engines as they first appear there; rounds run in both directions."""
+    return ORDER.index(entry["weights"]), ORDER.index(entry["engine"]), ORDER.index(entry["cache"])
+
+
 def ceilings(rows):
-    """Medians for each type of weights: a smaller model may lie in a cache."""
+    """Medians for each type of weights, with their quartiles: a smaller model may lie in a cache."""
     by_type = {}
-    for row in rows:
+    for row in sorted(rows, key=order):
         by_type.setdefault(row["weights"], []).append(row["ceilings"])
     return {
         weights: {key: middle([c[key] for c in all_of_type]) for key in all_of_type[0]}
@@ -85,17 +102,24 @@ def ceilings(rows):
 
 def middle(values):
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    return {"median": statistics.median(known), "quartiles": quartiles(known)} if known else None
 
 
 def best(engines, prefix, weights, kind, size):
     """The fastest entry of an engine whose name begins so: every engine at its best setting."""
-    times = [
-        e[kind][size]["ms"]
+    cells = [
+        e[kind][size]
         for e in engines
         if e["engine"].startswith(prefix) and e["weights"] == weights and size in e[kind]
     ]
-    return min(times, default=None)
+    return min(cells, key=lambda cell: cell["ms"], default=None)
+
+
+def times_faster(own, other):
+    """Of what was measured in the same round, minutes apart at most: memory is faster in one minute than in another."""
+    common = own["rounds_ms"].keys() & other["rounds_ms"].keys()
+    times = [other["rounds_ms"][n] / own["rounds_ms"][n] for n in common]
+    return {"median": statistics.median(times), "quartiles": quartiles(times), "rounds": len(times)} if times else None
 
 
 def ratios(engines):
@@ -103,15 +127,11 @@ def ratios(engines):
     rows = []
     for weights in dict.fromkeys(e["weights"] for e in engines):
         for kind in KINDS:
-            sizes = dict.fromkeys(size for e in engines if e["weights"] == weights for size in e[kind])
-            for size in sizes:
+            for size in dict.fromkeys(size for e in engines if e["weights"] == weights for size in e[kind]):
                 own = best(engines, "kvad", weights, kind, size)
-                others = {
-                    name: best(engines, name, weights, kind, size)
-                    for name in ("llama.cpp", "nanoGPT, no cache", "nanoGPT, torch.cat", "HF transformers")
-                }
+                others = {name: best(engines, name, weights, kind, size) for name in PEERS}
                 if own:
-                    times = {name: other / own for name, other in others.items() if other}
+                    times = {name: times_faster(own, other) for name, other in others.items() if other}
                     rows.append({"weights": weights, "kind": kind, "size": size, "times_faster": times})
     return rows
 
@@ -124,26 +144,37 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
+def spread(middle, quartiles):
+    return f"±{50 * (quartiles[1] - quartiles[0]) / middle:.0f}%"
+
+
+def speed(kind, size, entry):
+    return f"{entry['ms']:.2f}" if kind == "decode" else f"{1e3 * int(size) / entry['ms']:.0f}"
+
+
 def value_text(kind, size, entry):
-    low, high = entry["quartiles_ms"]
-    spread = 50 * (high - low) / entry["ms"]
-    if kind == "decode":
-        text = f"{entry['ms']:.2f}"
-    else:
-        text = f"{1e3 * int(size) / entry['ms']:.0f}"
-    text += f" ±{spread:.0f}%"
+    text = f"{speed(kind, size, entry)} {spread(entry['ms'], entry['quartiles_ms'])}"
     if "percent_of_ceiling" in entry:
         text += f" ({entry['percent_of_ceiling']:.0f} % of ceiling)"
     return text
 
 
-def markdown(result):
+def ratio_text(times, rounds):
+    """With the number of rounds where not all had both."""
+    if not times:
+        return "-"
+    fewer = f" ({times['rounds']})" if times["rounds"] < rounds else ""
+    return f"{times['median']:.2f} {spread(times['median'], times['quartiles'])}{fewer}"
+
+
+def head(result):
     machine = result["machine"]
     caches = ", ".join(
         f"L{c['level']} {c['bytes'] >> 10} KiB" for c in machine.get("caches", []) if c["kind"] != "Instruction"
     )
-    lines = [
-        f"# {result['model']} on {machine.get('cpu', 'an unknown CPU')}, {result['threads']} threads",
+    limit = "" if result["isa"] == "native" else f", all engines held to {result['isa'].upper()}"
+    return [
+        f"# {result['model']} on {machine.get('cpu', 'an unknown CPU')}, {result['threads']} threads{limit}",
         "",
         f"{result['date']}; {machine.get('cores', '?')} cores{' (virtual)' if machine.get('virtual') else ''}, "
         f"{caches}, {machine.get('memory_bytes', 0) / 2**30:.1f} GiB of memory, "
@@ -151,31 +182,48 @@ def markdown(result):
         f"kernels {result['level']}.",
         "",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".",
-        f"Medians over {result['rounds']} rounds, in each of which every engine ran once; ± is half the distance of "
-        "the quartiles. Random weights, the same for all; every engine draws a greedy token from the logits. "
-        "`bench/peers/run.py` made this file.",
+        *instructions(result),
+        f"Medians over up to {result['rounds']} rounds (column `rounds`), in each of which every engine ran once, in "
+        "every second one in reverse; ± is half the distance of the quartiles of the rounds. Random weights, the same "
+        "for all; every engine draws a greedy token from the logits. `bench/peers/run.py` made this file.",
         "",
-        "## Ceilings, measured by kvad between its samples",
-        "",
-        table(
-            ["weights", "read GB/s", "FMA GFLOP/s", "int8 GOP/s"],
-            [
-                [weights, *(f"{c[k]:.1f}" if c[k] else "-" for k in ("read_gb_s", "fma_gflop_s", "int8_gop_s"))]
-                for weights, c in result["ceilings"].items()
-            ],
-        ),
     ]
+
+
+def instructions(result):
+    """What the engines say they use."""
+    said = {}
+    for engine, text in result["instructions"].items():
+        said.setdefault(text.replace(" = 1", "").replace(" |", ""), []).append(engine)
+    return [f"{' and '.join(sorted(names))}: {text}." for text, names in said.items()]
+
+
+def ceiling_text(ceiling):
+    return f"{ceiling['median']:.1f} {spread(ceiling['median'], ceiling['quartiles'])}" if ceiling else "-"
+
+
+def ceiling_table(result):
+    keys = ("read_gb_s", "fma_gflop_s", "int8_gop_s")
+    rows = [[weights, *(ceiling_text(c[key]) for key in keys)] for weights, c in result["ceilings"].items()]
+    return table(["weights", "read GB/s", "FMA GFLOP/s", "int8 GOP/s"], rows)
+
+
+def markdown(result):
+    lines = [*head(result), "## Ceilings, measured by kvad between its samples", "", ceiling_table(result)]
     for kind in KINDS:
-        sizes = list(dict.fromkeys(size for e in result["engines"] for size in e[kind]))
+        sizes = sorted({size for e in result["engines"] for size in e[kind]}, key=int)
         if not sizes:
             continue
         rows = [
-            [e["weights"], e["engine"], e["cache"]]
+            [e["weights"], e["engine"], e["cache"], str(e["rounds"])]
             + [value_text(kind, size, e[kind][size]) if size in e[kind] else "-" for size in sizes]
             for e in result["engines"]
         ]
-        lines += ["", f"## {HEADS[kind]}", "", table(["weights", "engine", "cache", *sizes], rows)]
-    lines += ["", "## How many times faster kvad is, each engine at its best setting", "", ratio_table(result)]
+        lines += ["", f"## {HEADS[kind]}", "", table(["weights", "engine", "cache", "rounds", *sizes], rows)]
+    lines += ["", "## How many times faster kvad is, each engine at its best setting", ""]
+    lines += ["Medians of the rounds' ratios; in brackets how many rounds, where not all.", "", ratio_table(result)]
+    if result["errors"]:
+        lines += ["", *error_lines(result)]
     lines += ["", agreement(result), ""]
     return "\n".join(lines)
 
@@ -184,10 +232,48 @@ def ratio_table(result):
     names = list(dict.fromkeys(name for row in result["ratios"] for name in row["times_faster"]))
     rows = [
         [row["weights"], f"{row['kind']} {row['size']}"]
-        + [f"{row['times_faster'][name]:.2f}" if name in row["times_faster"] else "-" for name in names]
+        + [ratio_text(row["times_faster"].get(name), result["rounds"]) for name in names]
         for row in result["ratios"]
     ]
     return table(["weights", "what", *names], rows)
+
+
+def error_lines(result):
+    """Speed and error side by side: logits against a float64 pass, the smallest context and the longest prompt."""
+    logits_rms = result["errors"][0]["errors"]["logits_rms"]
+    lines = [
+        "## Speed beside error",
+        "",
+        f"Errors of {timing.N_SCORED} tokens' logits (their root mean square is {logits_rms:.2f}) against a float64 "
+        "pass over the unrounded weights: what a user of the type pays in all; and against one over the same rounded "
+        "weights: what the engine's arithmetic and its cache add to that.",
+        "",
+    ]
+    columns = ["weights", "engine", "cache", "way", "ms per token", "prompt tokens/s"]
+    columns += ["error RMS", "max", "arithmetic alone RMS", "max", "KL divergence", "same best token"]
+    rows = []
+    for row in result["errors"]:
+        e = row["errors"]
+        fields = [row["weights"], row["engine"], row["cache"], row["way"], *speeds(result, row)]
+        fields += [f"{e[key]:.1e}" for key in ("rms", "max", "arithmetic_rms", "arithmetic_max", "kl")]
+        rows.append([*fields, f"{e['top1_percent']:.1f} %"])
+    return [*lines, table(columns, rows)]
+
+
+def speeds(result, row):
+    """Milliseconds per token and tokens per second of the engine whose errors these are, where the way of reading is
+    the one that was timed."""
+    key = ("engine", "weights", "cache")
+    entry = next((e for e in result["engines"] if all(e[k] == row[k] for k in key)), {})
+    texts = []
+    for kind, other_way, choose in (("decode", "prompt at once", min), ("prefill", "token by token", max)):
+        cells = entry.get(kind)
+        if cells and row["way"] != other_way:
+            size = choose(cells, key=int)
+            texts.append(speed(kind, size, cells[size]))
+        else:
+            texts.append("-")
+    return texts
 
 
 def agreement(result):

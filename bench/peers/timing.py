@@ -5,6 +5,7 @@ import json
 import time
 
 N_CHECKED = 8  # greedy tokens that all engines with the same weights must agree on
+N_SCORED = 256  # tokens whose logits are compared with float64
 
 
 def parse():
@@ -16,6 +17,7 @@ def parse():
     parser.add_argument("--prefill", type=numbers, default=[])
     parser.add_argument("--batch", type=numbers, default=[])
     parser.add_argument("--seconds", type=float, default=0.5, help="how long a sample lasts at least")
+    parser.add_argument("--logits", help="time nothing; write the logits of N_SCORED tokens to this file")
     return parser.parse_args()
 
 

@@ -1,6 +1,8 @@
 """Times llama.cpp through the C interface of llama-cpp-python: a step and a greedy token from its logits.
 
-usage: worker_llama.py --model FILE.gguf --mode fa|no-fa --threads N --contexts LIST ..."""
+usage: worker_llama.py --model FILE.gguf --mode fa|no-fa --threads N --contexts LIST ...
+       worker_llama.py --model FILE.gguf --mode fa|no-fa --threads N --logits FILE.npy
+            [2][N_SCORED][vocabulary]: of a prompt read at once, and token by token, which go through other kernels"""
 
 import ctypes
 
@@ -50,12 +52,10 @@ class Engine:
 
     def greedy(self, n_rows, wants):
         """Token of each of the last step's rows that wanted logits."""
-        out = []
-        for i in range(n_rows):
-            if wants[i]:
-                logits = lib.llama_get_logits_ith(self.context, i)
-                out.append(int(numpy.ctypeslib.as_array(logits, (self.n_vocab,)).argmax()))
-        return out
+        return [int(self.logits(i).argmax()) for i in range(n_rows) if wants[i]]
+
+    def logits(self, i):
+        return numpy.ctypeslib.as_array(lib.llama_get_logits_ith(self.context, i), (self.n_vocab,))
 
     def step(self, rows):
         last = rows[-(len(rows) % 512 or 512) :]
@@ -104,6 +104,20 @@ def first_tokens(engine, n):
     return out
 
 
+def write_logits(engine, path):
+    n = timing.N_SCORED
+    rows = [(token, i, 0, True) for i, token in enumerate(timing.prompt(n, engine.n_vocab))]
+    out = numpy.empty((2, n, engine.n_vocab), numpy.float32)
+    engine.put(rows)
+    for i in range(n):
+        out[0, i] = engine.logits(i)
+    engine.truncate(1, 0)
+    for i, row in enumerate(rows):
+        engine.put([row])
+        out[1, i] = engine.logits(0)
+    numpy.save(path, out)
+
+
 def main():
     arguments = timing.parse()
     flash, threads = arguments.mode == "fa", arguments.threads
@@ -116,6 +130,9 @@ def main():
     if not model:
         raise RuntimeError(f"llama.cpp cannot load {arguments.model}")
     engine = Engine(model, threads, flash, 1024)
+    if arguments.logits:
+        write_logits(engine, arguments.logits)
+        return
     tokens = first_tokens(engine, timing.N_CHECKED)
     decode = {c: measure(engine, c, 1, 1, arguments.seconds) for c in arguments.contexts}
     prefill = {n: measure(engine, 0, n, 1, arguments.seconds) for n in arguments.prefill}
@@ -125,8 +142,10 @@ def main():
         engine = Engine(model, threads, flash, 64, n)
         batch[n] = measure(engine, 16, 1, n, arguments.seconds)
         engine.close()
+    versions = {"llama-cpp-python": lib.__version__}
+    instructions = lib.llama_print_system_info().decode().removeprefix("CPU : ").strip(" |")
     timing.answer(
-        versions={"llama-cpp-python": lib.__version__}, tokens=tokens, decode=decode, prefill=prefill, batch=batch
+        versions=versions, instructions=instructions, tokens=tokens, decode=decode, prefill=prefill, batch=batch
     )
 
 

@@ -54,21 +54,26 @@ class Gpt(nn.Module):
         self.head = nn.Linear(d, config["vocab_size"], bias=False)
         self.head.weight = self.wte.weight
 
-    def forward(self, ids, past=None):
+    def hidden(self, ids, past=None):
+        """Of every token, before the final norm; and the cache."""
         first = past[0][0].shape[2] if past else 0
         x = self.wte(ids) + self.wpe(torch.arange(first, first + ids.shape[1]))
         cache = []
         for i, block in enumerate(self.h):
             x, now = block(x, past[i] if past else None)
             cache.append(now)
+        return x, cache
+
+    def forward(self, ids, past=None):
+        x, cache = self.hidden(ids, past)
         return self.head(self.ln_f(x[:, -1])), cache
 
 
-def load_gpt(folder, config):
+def load_gpt(tensors, config):
     """Hugging Face's Conv1D matrices are the transposes of nn.Linear's."""
     model = Gpt(config)
     state = {}
-    for name, value in load_file(folder / "model.safetensors").items():
+    for name, value in tensors.items():
         is_linear = name.startswith("h.") and value.ndim == 2
         state[name.replace(".mlp.", ".")] = value.t().contiguous() if is_linear else value
     state["head.weight"] = state["wte.weight"]
@@ -80,7 +85,7 @@ class Naive:
     """The whole text again for every token."""
 
     def __init__(self, folder, config):
-        self.model = load_gpt(folder, config)
+        self.model = load_gpt(load_file(folder / "model.safetensors"), config)
 
     def fill(self, ids):
         self.ids = ids
@@ -96,7 +101,7 @@ class Cat:
     """Keys and values grow by torch.cat."""
 
     def __init__(self, folder, config):
-        self.model = load_gpt(folder, config)
+        self.model = load_gpt(load_file(folder / "model.safetensors"), config)
 
     def fill(self, ids):
         self.cache = self.model(ids)[1] if ids.shape[1] else None
@@ -187,9 +192,12 @@ def main():
         prefill = {n: measure(0, n) for n in arguments.prefill}
         batch = {n: measure(16, 1, n) for n in arguments.batch}
     versions = {"torch": torch.__version__}
+    capability = torch.backends.cpu.get_cpu_capability()
     if hasattr(engine, "version"):
         versions["transformers"] = engine.version
-    timing.answer(versions=versions, tokens=tokens, decode=decode, prefill=prefill, batch=batch)
+    timing.answer(
+        versions=versions, instructions=capability, tokens=tokens, decode=decode, prefill=prefill, batch=batch
+    )
 
 
 if __name__ == "__main__":
