@@ -87,8 +87,13 @@ static void model_path(const struct golden *golden, char *path, size_t size) {
 }
 
 struct kvad_model *golden_load(const struct golden *golden) {
+    return golden_load_as(golden, KVAD_WEIGHTS_AUTO);
+}
+
+struct kvad_model *golden_load_as(const struct golden *golden, enum kvad_weight_type weights) {
     struct kvad_model_options options;
     kvad_model_options_init(&options);
+    options.weights = weights;
     options.no_tokenizer = true;
     options.n_heads = (uint32_t)golden_number(golden, "n_head", 0);
     const char *activation = json_string_value(json_object_get(golden->info, "activation"));

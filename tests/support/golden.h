@@ -30,6 +30,8 @@ void golden_close(struct golden *golden);
 /** The model itself, without a tokenizer, so that all ids may be sampled. The caller owns one
  * reference. */
 struct kvad_model *golden_load(const struct golden *golden);
+/** The same with weights of this type. */
+struct kvad_model *golden_load_as(const struct golden *golden, enum kvad_weight_type weights);
 
 bool golden_has(const struct golden *golden, const char *name);
 /** Elements of a tensor; its shape[0] in *n_rows (may be NULL). */
