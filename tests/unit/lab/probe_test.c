@@ -1,5 +1,6 @@
 #include "engine/probe.h"
 
+#include "engine/engine.h"
 #include "lab/synthetic.h"
 #include "test.h"
 
@@ -74,6 +75,31 @@ static void test_parts_of_a_step_add_up_to_the_step(void **state) {
     tear_down(&f);
 }
 
+/* `kvad bench --trace` holds a step against it. Of the caller's clock: all parts of the forward
+ * pass are in it, and of the others no more than `other`, which checks and plans. */
+static void test_the_time_of_the_forward_pass_is_that_of_its_parts(void **state) {
+    (void)state;
+    struct fixture f;
+    uint64_t ns;
+    set_up(&f, KVAD_WEIGHTS_F32, KVAD_CACHE_GROW);
+    step(&f, 1, &ns);
+    assert_true(f.engine->forward_ns == 0);
+    kvad_engine_set_probe(f.engine, &f.probe);
+    for (int i = 0; i < 30; i++) {
+        const uint64_t *parts = f.probe.clocks[0].ns;
+        uint64_t before = f.engine->forward_ns;
+        kvad_probe_clear(&f.probe);
+        step(&f, 1, &ns);
+        uint64_t forward = f.engine->forward_ns - before;
+        uint64_t beside = parts[KVAD_PART_RESERVE];
+        assert_true(parts[KVAD_PART_SAMPLING] == 0);
+        assert_in_range(forward, ns - beside - parts[KVAD_PART_OTHER], ns - beside);
+    }
+    kvad_engine_set_probe(f.engine, &f.probe);
+    assert_true(f.engine->forward_ns == 0);
+    tear_down(&f);
+}
+
 static void test_every_part_is_reached(void **state) {
     (void)state;
     struct fixture f;
@@ -134,6 +160,7 @@ static void test_a_probe_changes_no_bit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_of_a_step_add_up_to_the_step),
+        cmocka_unit_test(test_the_time_of_the_forward_pass_is_that_of_its_parts),
         cmocka_unit_test(test_every_part_is_reached),
         cmocka_unit_test(test_weights_of_floats_quantise_nothing),
         cmocka_unit_test(test_a_probe_that_was_taken_away_counts_no_more),
