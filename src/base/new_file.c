@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -71,7 +73,7 @@ bool kvad_new_file_open(struct kvad_new_file *file, const char *path) {
     return file->fd >= 0;
 }
 
-bool kvad_new_file_keep(struct kvad_new_file *file) {
+static bool keep(struct kvad_new_file *file) {
     bool ok = file->is_direct || file->is_named || name_it(file);
     if (close(file->fd) != 0 && errno != EINTR) ok = false;
     if (ok && (file->is_direct || rename(file->beside, file->path) == 0)) return true;
@@ -79,6 +81,16 @@ bool kvad_new_file_keep(struct kvad_new_file *file) {
     if (file->is_named) unlink(file->beside);
     errno = why;
     return false;
+}
+
+bool kvad_new_file_keep(struct kvad_new_file *file) {
+    /* A file that is named beside its place stays there if a signal ends the process now. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool ok = keep(file);
+    pthread_sigmask(SIG_SETMASK, &before, NULL); /* leaves errno */
+    return ok;
 }
 
 void kvad_new_file_drop(struct kvad_new_file *file) {

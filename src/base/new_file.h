@@ -19,8 +19,8 @@ struct kvad_new_file {
 
 /** Begin the file that `path` will name. False with errno; then there is nothing to end. */
 bool kvad_new_file_open(struct kvad_new_file *file, const char *path);
-/** All is written: close it and give it its name, replacing a file of before. False with errno, the
- * file of before untouched. Ends the object in any case. */
+/** All is written: close it and give it its name, replacing a file of before; signals wait for that
+ * moment. False with errno, the file of before untouched. Ends the object in any case. */
 bool kvad_new_file_keep(struct kvad_new_file *file);
 /** Close and forget it; errno stays. */
 void kvad_new_file_drop(struct kvad_new_file *file);

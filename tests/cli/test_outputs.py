@@ -106,6 +106,29 @@ def test_a_process_that_is_killed_while_it_writes_leaves_what_was_there(kvad, tm
     assert not is_old or path.read_text() == "precious"
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_signal_ends_pack_at_once_and_leaves_all_of_a_file_or_none(kvad, tmp_path, is_old):
+    if not has_files_without_names(tmp_path):
+        pytest.skip("this file system has no files without names (O_TMPFILE)")
+    path, whole = tmp_path / "m.kvad", tmp_path / "whole"
+    kvad.text("pack", MODEL, "-o", whole, "-q")
+    wanted = whole.read_bytes()
+    whole.unlink()
+    before = b"precious" if is_old else None
+    for delay_ms in range(0, 40, 2):  # from the program's start to beyond its end
+        path.unlink(missing_ok=True)
+        if is_old:
+            path.write_bytes(before)
+        with kvad.start("pack", MODEL, "-o", path, "-q") as process:
+            time.sleep(delay_ms / 1000)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(60)
+        assert code in (0, -signal.SIGINT) and (code != 0 or path.exists())
+        after = path.read_bytes() if path.exists() else None
+        assert after == wanted or (code != 0 and after == before)
+        assert list(tmp_path.iterdir()) == ([] if after is None else [path])
+
+
 def test_arrays_of_a_run_that_fails_leave_the_old_ones(kvad, shakespeare, tmp_path):
     old = tmp_path / "old.npy"
     old.write_text("precious")

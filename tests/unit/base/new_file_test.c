@@ -4,7 +4,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "temp_folder.h"
@@ -95,6 +98,39 @@ static void test_names_left_by_killed_processes_are_no_hindrance(void **state) {
     temp_folder_destroy(&folder);
 }
 
+static void replace_for_ever(const char *path) {
+    struct kvad_new_file file;
+    while (kvad_new_file_open(&file, path) && kvad_new_file_keep(&file))
+        continue;
+    _exit(1);
+}
+
+/* An old file is replaced in two steps: the new one gets a name beside it, then the name. A process
+ * that does nothing else is killed at moments of all kinds. */
+static void test_ctrl_c_never_leaves_a_second_name(void **state) {
+    (void)state;
+    struct temp_folder folder = temp_folder_create();
+    const char *path = temp_path(&folder, "result");
+    struct kvad_new_file file;
+    assert_true(kvad_new_file_open(&file, path));
+    bool is_nameless = !file.is_named;
+    assert_true(kvad_new_file_keep(&file));
+    for (int i = 0; is_nameless && i < 60; i++) {
+        int status;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) replace_for_ever(path);
+        struct timespec pause = {0, 1000000 + 13000 * i};
+        nanosleep(&pause, NULL);
+        assert_int_equal(kill(child, i % 2 ? SIGINT : SIGTERM), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(count_files(folder.path), 1);
+    }
+    temp_folder_destroy(&folder);
+    if (!is_nameless) skip();
+}
+
 static void test_a_device_is_written_in_place(void **state) {
     (void)state;
     struct kvad_new_file file;
@@ -110,6 +146,7 @@ int main(void) {
         cmocka_unit_test(test_a_kept_file_replaces_the_old_one_and_a_dropped_one_does_not),
         cmocka_unit_test(test_what_cannot_be_begun_or_kept_says_why_and_leaves_nothing),
         cmocka_unit_test(test_names_left_by_killed_processes_are_no_hindrance),
+        cmocka_unit_test(test_ctrl_c_never_leaves_a_second_name),
         cmocka_unit_test(test_a_device_is_written_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
