@@ -23,11 +23,19 @@
  *              it does not know read as zero, and it refuses options that are larger than its own.
  *   strings    UTF-8, NUL-terminated; byte ranges are (pointer, size). Inputs are borrowed for the
  *              call only.
- *   threads    a model, tokenizer and threads handle may be used from any thread. An engine with
- *              its sequences and requests, and a sampler, belong to one thread at a time, except
- *              where a function says otherwise.
- *   callbacks  (log, progress, on_logits) may read what they are given and call nothing of the
- *              engine that calls them but kvad_engine_interrupt() and kvad_request_cancel().
+ *   threads    a model, tokenizer and threads handle may be used from any thread. So may the
+ *              requests and the cache of an engine: kvad_engine_step(), kvad_engine_get_info(),
+ *              kvad_request_*() and kvad_cache_*() take turns, in the order in which they come, a
+ *              step being one turn; kvad_request_poll(), _error(), _number() and _cancel() and
+ *              kvad_engine_interrupt() wait for no turn. A sampler, and an engine while its
+ *              sequences are used, belong to one thread at a time. Whoever destroys a handle is
+ *              its last user.
+ *   callbacks  (log, progress, on_logits, allocators) may read what they are given and call
+ *              nothing of the engine that calls them but kvad_engine_interrupt() and
+ *              kvad_request_cancel(): a call that takes a turn would wait for itself, for ever
+ *              (debug builds of the library stop there).
+ *   fork       a child may use handles that no other thread was using at that moment; it starts
+ *              workers of its own.
  *   bits       logits do not depend on cache policy, chunks, batch, threads or CPU
  *              (docs/numerics.md).
  */
@@ -545,8 +553,8 @@ struct kvad_request_options {
 struct kvad_event {
     int32_t token;    /* the id, or -1 where `text` alone is new (held-back text at the end) */
     double logprob;   /* natural log of the model's own softmax at this id; 0 unless asked for */
-    const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll or
-                         step; not NUL-terminated */
+    const char *text; /* whole UTF-8 characters that are certain now; valid until the next poll of
+                         this request; not NUL-terminated */
     size_t text_size;
     enum kvad_finish finish; /* not NONE: the last event of this request */
 };
@@ -555,6 +563,9 @@ KVAD_API void kvad_request_options_init_sized(struct kvad_request_options *optio
 static inline void kvad_request_options_init(struct kvad_request_options *options) {
     kvad_request_options_init_sized(options, sizeof *options);
 }
+/** Queue a request. What can be refused is refused here, by name: a wrong option, an id outside the
+ * vocabulary, a prompt beyond the context (KVAD_ERR_CONTEXT_FULL), one that can never fit the cache
+ * (KVAD_ERR_NO_BLOCKS). Destroy it before the engine. */
 KVAD_API enum kvad_status kvad_request_submit(struct kvad_engine *engine,
                                               const struct kvad_request_options *options,
                                               struct kvad_request **out, struct kvad_error *err);
@@ -563,7 +574,8 @@ KVAD_API enum kvad_status kvad_request_submit(struct kvad_engine *engine,
  * go on. */
 KVAD_API enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *n_active,
                                            struct kvad_error *err);
-/** Take the next event; false: none now. */
+/** Take the next event; false: none now. Waits for no step: what the last one gave is there while
+ * the next one runs. */
 KVAD_API bool kvad_request_poll_sized(struct kvad_request *request, struct kvad_event *event,
                                       size_t size);
 static inline bool kvad_request_poll(struct kvad_request *request, struct kvad_event *event) {
@@ -622,6 +634,7 @@ struct kvad_cache_stats {
     size_t n_running, n_waiting; /* requests */
 };
 
+/** What it got and paid so far. */
 KVAD_API void kvad_request_get_info_sized(const struct kvad_request *request,
                                           struct kvad_request_info *info, size_t size);
 static inline void kvad_request_get_info(const struct kvad_request *request,
@@ -637,6 +650,7 @@ static inline void kvad_request_get_miss(const struct kvad_request *request,
 }
 /** Its number, from 0, in the order of submission: as the log and kvad_miss_info name it. */
 KVAD_API uint64_t kvad_request_number(const struct kvad_request *request);
+/** Of this moment: between two steps, for whoever asks from another thread. */
 KVAD_API void kvad_cache_get_stats_sized(const struct kvad_engine *engine,
                                          struct kvad_cache_stats *stats, size_t size);
 static inline void kvad_cache_get_stats(const struct kvad_engine *engine,
@@ -659,8 +673,9 @@ KVAD_API void kvad_cache_clear(struct kvad_engine *engine);
 /** The error of a request that finished with KVAD_FINISH_ERROR; KVAD_OK otherwise. */
 KVAD_API enum kvad_status kvad_request_error(const struct kvad_request *request,
                                              struct kvad_error *err);
-/** End a request early; its last event says CANCELLED. Any thread. */
+/** End a request early, at the next step at the latest; its last event says CANCELLED. */
 KVAD_API void kvad_request_cancel(struct kvad_request *request);
+/** Give all of it back, in whatever state it is, and write NULL; NULL is allowed. */
 KVAD_API void kvad_request_destroy(struct kvad_request **request);
 
 #ifdef __cplusplus

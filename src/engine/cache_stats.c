@@ -42,7 +42,9 @@ static void read_stats(const struct kvad_engine *e, struct kvad_cache_stats *sta
 void kvad_cache_get_stats_sized(const struct kvad_engine *engine, struct kvad_cache_stats *stats,
                                 size_t size) {
     struct kvad_cache_stats ours;
+    kvad_engine_take_turn(engine);
     read_stats(engine, &ours);
+    kvad_engine_end_turn(engine);
     kvad_growing_give(stats, size, &ours, sizeof ours);
 }
 
@@ -67,6 +69,7 @@ static void read_request(const struct kvad_request *r, struct kvad_request_info 
 void kvad_request_get_miss_sized(const struct kvad_request *request, struct kvad_miss_info *info,
                                  size_t size) {
     const struct kvad_request *r = request;
+    kvad_engine_take_turn(r->engine);
     size_t at = r->first_window + r->n_cached;
     struct kvad_miss_info ours = {.miss = r->miss,
                                   .position = at,
@@ -78,6 +81,7 @@ void kvad_request_get_miss_sized(const struct kvad_request *request, struct kvad
         ours.evicted_steps = r->evicted_ago;
         ours.evicted_for = r->evicted_for;
     }
+    kvad_engine_end_turn(r->engine);
     kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
@@ -88,7 +92,9 @@ uint64_t kvad_request_number(const struct kvad_request *request) {
 void kvad_request_get_info_sized(const struct kvad_request *request, struct kvad_request_info *info,
                                  size_t size) {
     struct kvad_request_info ours;
+    kvad_engine_take_turn(request->engine);
     read_request(request, &ours);
+    kvad_engine_end_turn(request->engine);
     kvad_growing_give(info, size, &ours, sizeof ours);
 }
 
@@ -102,14 +108,18 @@ size_t kvad_cache_map(const struct kvad_engine *engine, char *text, size_t capac
     const struct kvad_kv_pool *pool = &engine->pool;
     if (capacity == 0) return pool->n_blocks;
     size_t n = kvad_min_size(pool->n_blocks, capacity - 1);
+    kvad_engine_take_turn(engine);
     for (size_t i = 0; i < n; i++)
         text[i] = block_sign(pool, i);
+    kvad_engine_end_turn(engine);
     text[n] = '\0';
     return pool->n_blocks;
 }
 
 void kvad_cache_clear(struct kvad_engine *engine) {
     if (!engine->prefix.heap) return;
+    kvad_engine_take_turn(engine);
     engine->prefix.taker = KVAD_NO_REQUEST;
     kvad_prefix_clear(&engine->prefix);
+    kvad_engine_end_turn(engine);
 }

@@ -175,6 +175,7 @@ enum kvad_status kvad_engine_open(struct kvad_model *model,
     if (!e) return kvad_fail_memory(err, "engine", sizeof *e);
     memset(e, 0, sizeof *e);
     kvad_heap_init(&e->heap, &o.allocator);
+    kvad_turns_init(&e->turns);
     e->log = o.log;
     e->model = kvad_model_retain(model);
     enum kvad_status status = open_engine(e, &o, err);
@@ -207,6 +208,7 @@ void kvad_engine_close(struct kvad_engine **engine) {
     if (e->pool.heap) kvad_kv_pool_deinit(&e->pool);
     kvad_threads_release(&e->threads);
     kvad_model_release(&e->model);
+    kvad_turns_deinit(&e->turns);
     struct kvad_allocator hook = e->heap.hook;
     hook.release(hook.user, e, sizeof *e);
 }
@@ -234,6 +236,7 @@ void kvad_engine_note_peak(struct kvad_engine *engine) {
 
 void kvad_engine_get_info_sized(const struct kvad_engine *engine, struct kvad_engine_info *info,
                                 size_t size) {
+    kvad_engine_take_turn(engine);
     struct kvad_engine_info ours = {.n_threads = kvad_threads_count(engine->threads),
                                     .n_ctx = engine->n_ctx,
                                     .block_tokens = (uint32_t)engine->shape.block_tokens,
@@ -246,8 +249,24 @@ void kvad_engine_get_info_sized(const struct kvad_engine *engine, struct kvad_en
                                         (uint64_t)engine->pool.n_blocks * engine->pool.block_bytes,
                                     .kv_bytes = kvad_engine_kv_bytes(engine),
                                     .kv_bytes_peak = engine->kv_bytes_peak};
+    kvad_engine_end_turn(engine);
     snprintf(ours.cpu, sizeof ours.cpu, "%s", engine->kernels.isa);
     kvad_growing_give(info, size, &ours, sizeof ours);
+}
+
+/* An engine is never an object that was defined const. */
+static struct kvad_turns *turns_of(const struct kvad_engine *engine) {
+    return &((struct kvad_engine *)(uintptr_t)engine)->turns;
+}
+
+void kvad_engine_take_turn(const struct kvad_engine *engine) {
+    /* A callback that calls its engine would wait for its own end. */
+    assert(!kvad_turns_is_mine(turns_of(engine)));
+    kvad_turns_take(turns_of(engine));
+}
+
+void kvad_engine_end_turn(const struct kvad_engine *engine) {
+    kvad_turns_end(turns_of(engine));
 }
 
 void kvad_engine_interrupt(struct kvad_engine *engine) {

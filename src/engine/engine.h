@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/compiler.h"
+#include "base/turns.h"
 #include "engine/queue.h"
 #include "kv/sharing.h"
 #include "model/forward.h"
@@ -23,6 +24,9 @@ struct kvad_cache_counters {
 };
 
 struct kvad_engine {
+    /* Every function that kvad.h lets any thread call takes a turn, except where it says that it
+     * waits for none. What these call inside takes none. */
+    struct kvad_turns turns;
     struct kvad_heap heap;
     struct kvad_log log;
     struct kvad_model *model;     /* one reference */
@@ -68,6 +72,10 @@ uint64_t kvad_engine_kv_bytes(const struct kvad_engine *engine);
 
 /** Remember the bytes of cache memory held now, if they are the most so far. */
 void kvad_engine_note_peak(struct kvad_engine *engine);
+
+/** Take and end a turn of the engine. `const` is what a caller promises about the rest of it. */
+void kvad_engine_take_turn(const struct kvad_engine *engine);
+void kvad_engine_end_turn(const struct kvad_engine *engine);
 
 /** Write one line to the engine's log. */
 void kvad_engine_log(const struct kvad_engine *engine, enum kvad_log_level level,

@@ -34,13 +34,9 @@ static enum kvad_status make_pin(struct kvad_engine *e, const struct kvad_prefix
     return KVAD_OK;
 }
 
-enum kvad_status kvad_cache_pin(struct kvad_engine *engine, const int32_t *tokens, size_t n_tokens,
+static enum kvad_status add_pin(struct kvad_engine *e, const int32_t *tokens, size_t n_tokens,
                                 const char *salt, uint64_t ttl_ms, uint64_t *id, size_t *n_pinned,
                                 struct kvad_error *err) {
-    struct kvad_engine *e = engine;
-    if (!e->prefix.heap)
-        return kvad_fail(err, KVAD_ERR_UNSUPPORTED,
-                         "nothing can be pinned: the engine was opened without a prefix cache");
     struct kvad_prefix_root *root;
     struct kvad_cache_pin *pin = NULL, **last = &e->pins;
     KVAD_TRY(kvad_prefix_root_acquire(&e->prefix, salt, salt ? strlen(salt) : 0, &root, err));
@@ -58,11 +54,25 @@ enum kvad_status kvad_cache_pin(struct kvad_engine *engine, const int32_t *token
     return KVAD_OK;
 }
 
+enum kvad_status kvad_cache_pin(struct kvad_engine *engine, const int32_t *tokens, size_t n_tokens,
+                                const char *salt, uint64_t ttl_ms, uint64_t *id, size_t *n_pinned,
+                                struct kvad_error *err) {
+    if (!engine->prefix.heap)
+        return kvad_fail(err, KVAD_ERR_UNSUPPORTED,
+                         "nothing can be pinned: the engine was opened without a prefix cache");
+    kvad_engine_take_turn(engine);
+    enum kvad_status status = add_pin(engine, tokens, n_tokens, salt, ttl_ms, id, n_pinned, err);
+    kvad_engine_end_turn(engine);
+    return status;
+}
+
 void kvad_cache_unpin(struct kvad_engine *engine, uint64_t id) {
+    kvad_engine_take_turn(engine);
     struct kvad_cache_pin **link = &engine->pins;
     while (*link && (*link)->id != id)
         link = &(*link)->next;
     if (*link) drop(engine, link);
+    kvad_engine_end_turn(engine);
 }
 
 void kvad_engine_expire_pins(struct kvad_engine *engine) {

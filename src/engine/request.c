@@ -10,34 +10,49 @@
 
 /* ---------------------------------------------------------------- events */
 
-bool kvad_request_has_room(const struct kvad_request *request) {
-    size_t longest = kvad_text_stream_max_output(&request->stream);
-    size_t text_size = request->n_events > 0 ? request->text_size : 0; /* begins anew */
-    return request->n_events + 2 <= REQUEST_EVENTS &&
-           text_size + 2 * longest <= request->text_capacity;
+bool kvad_request_has_room(struct kvad_request *request) {
+    struct kvad_request *r = request;
+    size_t longest = kvad_text_stream_max_output(&r->stream);
+    pthread_mutex_lock(&r->events_lock);
+    size_t text_size = r->n_events > 0 ? r->text_size : 0; /* begins anew */
+    bool has_room =
+        r->n_events + 2 <= REQUEST_EVENTS && text_size + 2 * longest <= r->text_capacity;
+    pthread_mutex_unlock(&r->events_lock);
+    return has_room;
 }
 
 static void push_event(struct kvad_request *r, int32_t token, double logprob, const char *text,
                        size_t text_size, enum kvad_finish finish) {
+    pthread_mutex_lock(&r->events_lock);
     if (r->n_events == 0) r->text_size = 0;
     struct request_event *event = &r->events[(r->first_event + r->n_events++) % REQUEST_EVENTS];
     *event = (struct request_event){token, logprob, r->text_size, text_size, finish};
     if (text_size) memcpy(r->text + r->text_size, text, text_size);
     r->text_size += text_size;
+    pthread_mutex_unlock(&r->events_lock);
+}
+
+static struct kvad_event take_event(struct kvad_request *r) {
+    const struct request_event *e = &r->events[r->first_event];
+    struct kvad_event event = {.token = e->token,
+                               .logprob = e->logprob,
+                               .text = r->polled ? r->polled : "",
+                               .text_size = e->text_size,
+                               .finish = e->finish};
+    if (e->text_size) memcpy(r->polled, r->text + e->text, e->text_size);
+    r->first_event = (r->first_event + 1) % REQUEST_EVENTS;
+    r->n_events--;
+    return event;
 }
 
 bool kvad_request_poll_sized(struct kvad_request *request, struct kvad_event *event, size_t size) {
-    if (request->n_events == 0) return false;
-    const struct request_event *e = &request->events[request->first_event];
-    struct kvad_event ours = {.token = e->token,
-                              .logprob = e->logprob,
-                              .text = request->text ? request->text + e->text : "",
-                              .text_size = e->text_size,
-                              .finish = e->finish};
-    kvad_growing_give(event, size, &ours, sizeof ours);
-    request->first_event = (request->first_event + 1) % REQUEST_EVENTS;
-    request->n_events--;
-    return true;
+    struct kvad_event ours;
+    pthread_mutex_lock(&request->events_lock);
+    bool is_there = request->n_events > 0;
+    if (is_there) ours = take_event(request);
+    pthread_mutex_unlock(&request->events_lock);
+    if (is_there) kvad_growing_give(event, size, &ours, sizeof ours);
+    return is_there;
 }
 
 /* ---------------------------------------------------------------- the end of a request */
@@ -60,14 +75,21 @@ void kvad_request_finish(struct kvad_request *request, enum kvad_finish finish) 
 
 void kvad_request_fail(struct kvad_request *request, enum kvad_status status,
                        const struct kvad_error *err) {
+    pthread_mutex_lock(&request->events_lock);
     request->error_status = status;
     request->error = *err;
+    pthread_mutex_unlock(&request->events_lock);
     kvad_request_finish(request, KVAD_FINISH_ERROR);
 }
 
 enum kvad_status kvad_request_error(const struct kvad_request *request, struct kvad_error *err) {
-    if (err && request->error_status != KVAD_OK) *err = request->error;
-    return request->error_status;
+    /* A request is never an object that was defined const. */
+    pthread_mutex_t *lock = &((struct kvad_request *)(uintptr_t)request)->events_lock;
+    pthread_mutex_lock(lock);
+    enum kvad_status status = request->error_status;
+    if (err && status != KVAD_OK) *err = request->error;
+    pthread_mutex_unlock(lock);
+    return status;
 }
 
 void kvad_request_cancel(struct kvad_request *request) {
@@ -79,7 +101,15 @@ void kvad_request_cancel(struct kvad_request *request) {
 void kvad_request_destroy(struct kvad_request **request) {
     if (!request || !*request) return;
     struct kvad_request *r = *request;
+    const struct kvad_engine *engine = r->engine;
     *request = NULL;
+    kvad_engine_take_turn(engine);
+    kvad_request_free(r);
+    kvad_engine_end_turn(engine);
+}
+
+void kvad_request_free(struct kvad_request *request) {
+    struct kvad_request *r = request;
     leave_engine(r);
     if (r->root) kvad_prefix_root_release(&r->engine->prefix, r->root);
     struct kvad_heap *heap = &r->engine->heap;
@@ -88,6 +118,8 @@ void kvad_request_destroy(struct kvad_request **request) {
     kvad_free(heap, r->ids, r->ids_capacity * sizeof *r->ids);
     kvad_free(heap, r->end_ids, r->n_end_ids * sizeof *r->end_ids);
     kvad_free(heap, r->text, r->text_capacity);
+    kvad_free(heap, r->polled, r->polled_capacity);
+    pthread_mutex_destroy(&r->events_lock);
     kvad_free(heap, r, sizeof *r);
 }
 

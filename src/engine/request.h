@@ -63,10 +63,14 @@ struct kvad_request {
     void (*on_logits)(void *user, size_t output_index, const float *logits, size_t n_vocab);
     void *user;
 
+    /* What a poll reads has a lock of its own, held for a copy at most: it waits for no step. */
+    pthread_mutex_t events_lock;
     struct request_event events[REQUEST_EVENTS]; /* ring */
     size_t first_event, n_events;
     char *text; /* of the events; begins anew whenever none is left */
     size_t text_size, text_capacity;
+    char *polled; /* text of the event that was taken last, where no step writes */
+    size_t polled_capacity;
     enum kvad_status error_status;
     struct kvad_error error;
 };
@@ -82,7 +86,7 @@ static inline bool kvad_request_shares(const struct kvad_request *request) {
 }
 
 /** Whether two more events (a token and the end) and their text still fit. */
-bool kvad_request_has_room(const struct kvad_request *request);
+bool kvad_request_has_room(struct kvad_request *request);
 
 /** The model's answer for the next token is there: sample it, make its event, decide whether the
  * request goes on. */
@@ -90,6 +94,9 @@ void kvad_request_advance(struct kvad_request *request, const float *logits);
 
 /** The context is full and more tokens are wanted: end, fail, or slide, as the request says. */
 void kvad_request_overflow(struct kvad_request *request);
+
+/** kvad_request_destroy() within a turn of the engine. */
+void kvad_request_free(struct kvad_request *request);
 
 /** End a running or queued request: last event, memory of the cache back, out of the engine's list.
  */

@@ -25,7 +25,7 @@ static void end_cancelled(struct kvad_engine *e) {
 }
 
 /* Whether a token is drawn after `n` of the pending tokens: after all of them. */
-static bool draws_after(const struct kvad_request *r, size_t n, size_t pending) {
+static bool draws_after(struct kvad_request *r, size_t n, size_t pending) {
     (void)r;
     return KVAD_FAULT(SAMPLED_IN_MID_PROMPT, n == pending,
                       n == pending || kvad_request_has_room(r));
@@ -99,8 +99,7 @@ static enum kvad_status run_items(struct kvad_engine *e, size_t n_items, struct 
     return status;
 }
 
-enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *active,
-                                  struct kvad_error *err) {
+static enum kvad_status step(struct kvad_engine *engine, size_t *active, struct kvad_error *err) {
     engine->prefix.now = engine->n_steps++;
     end_cancelled(engine);
     kvad_engine_expire_pins(engine);
@@ -113,5 +112,13 @@ enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *active,
     else if (atomic_exchange(&engine->interrupt, false))
         status = kvad_fail(err, KVAD_ERR_CANCELLED, "interrupted");
     if (active) *active = engine->queue.n + engine->n_running + engine->n_parked;
+    return status;
+}
+
+enum kvad_status kvad_engine_step(struct kvad_engine *engine, size_t *active,
+                                  struct kvad_error *err) {
+    kvad_engine_take_turn(engine);
+    enum kvad_status status = step(engine, active, err);
+    kvad_engine_end_turn(engine);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/growing.h"
 #include "engine/budget.h"
+#include "engine/request.h"
 #include "tokenizer/tokenizer.h"
 
 void kvad_request_options_init_sized(struct kvad_request_options *options, size_t size) {
@@ -109,9 +110,12 @@ static enum kvad_status make_stream(struct kvad_request *r, const struct kvad_re
     KVAD_TRY(kvad_text_stream_init(&r->stream, o->stop_strings, o->n_stop_strings,
                                    kvad_tokenizer_longest(r->tokenizer), &r->engine->heap, err));
     /* Room for a full ring; a slow caller pauses the request earlier if its texts are long. */
-    r->text_capacity = kvad_text_stream_max_output(&r->stream) * 4;
+    r->polled_capacity = kvad_text_stream_max_output(&r->stream);
+    r->text_capacity = r->polled_capacity * 4;
+    r->polled = kvad_alloc(&r->engine->heap, r->polled_capacity);
     r->text = kvad_alloc(&r->engine->heap, r->text_capacity);
-    return r->text ? KVAD_OK : kvad_fail_memory(err, "text of a request", r->text_capacity);
+    if (r->polled && r->text) return KVAD_OK;
+    return kvad_fail_memory(err, "text of a request", r->text_capacity);
 }
 
 static enum kvad_status share_prefix(struct kvad_request *r, const struct kvad_request_options *o,
@@ -140,27 +144,37 @@ static enum kvad_status fill(struct kvad_request *r, const struct kvad_request_o
     return make_stream(r, o, err);
 }
 
-enum kvad_status kvad_request_submit(struct kvad_engine *engine,
-                                     const struct kvad_request_options *options,
-                                     struct kvad_request **out, struct kvad_error *err) {
-    struct kvad_request_options o;
-    KVAD_TRY(read_options(options, &o, err));
-    KVAD_TRY(check_prompt(engine, &o, err));
+static enum kvad_status add_request(struct kvad_engine *engine,
+                                    const struct kvad_request_options *o, struct kvad_request **out,
+                                    struct kvad_error *err) {
     struct kvad_request *r = kvad_alloc_zero(&engine->heap, 1, sizeof *r);
     if (!r) return kvad_fail_memory(err, "request", sizeof *r);
+    pthread_mutex_init(&r->events_lock, NULL);
     r->engine = engine;
     r->queue_index = SIZE_MAX; /* not queued yet */
-    enum kvad_status status = fill(r, &o, err);
+    enum kvad_status status = fill(r, o, err);
     /* Room for all that wait and all that may have to wait again. */
     size_t n_alive = engine->queue.n + engine->n_running + engine->n_parked;
     if (status == KVAD_OK)
         status = kvad_queue_reserve(&engine->queue, n_alive + 1, &engine->heap, err);
     if (status != KVAD_OK) {
-        kvad_request_destroy(&r);
+        kvad_request_free(r);
         return status;
     }
     r->arrival = engine->n_submitted++;
     kvad_queue_push(&engine->queue, r);
     *out = r;
     return KVAD_OK;
+}
+
+enum kvad_status kvad_request_submit(struct kvad_engine *engine,
+                                     const struct kvad_request_options *options,
+                                     struct kvad_request **out, struct kvad_error *err) {
+    struct kvad_request_options o;
+    KVAD_TRY(read_options(options, &o, err));
+    KVAD_TRY(check_prompt(engine, &o, err));
+    kvad_engine_take_turn(engine);
+    enum kvad_status status = add_request(engine, &o, out, err);
+    kvad_engine_end_turn(engine);
+    return status;
 }

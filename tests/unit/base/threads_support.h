@@ -5,23 +5,8 @@
 #include <sys/wait.h>
 
 #include "base/threads.h"
+#include "sanitizers.h"
 #include "test.h"
-
-#if defined(__has_feature)
-#define HAS_FEATURE(name) __has_feature(name)
-#else
-#define HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
-enum { HAS_TSAN = 1 };
-#else
-enum { HAS_TSAN = 0 };
-#endif
-#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
-enum { HAS_ASAN = 1 };
-#else
-enum { HAS_ASAN = 0 };
-#endif
 
 enum { MAX_COUNT = 8 }; /* workers */
 

@@ -132,6 +132,44 @@ static void test_a_reader_may_come_late_at_any_rhythm(void **state) {
     close_engine(&engine);
 }
 
+/* Whatever is computed meanwhile, and whoever else is read. */
+static void test_text_of_an_event_stays_until_the_next_poll(void **state) {
+    (void)state;
+    struct kvad_engine *engine = open_alone(2);
+    struct kvad_sampler_options sampler = hot(4);
+    struct kvad_request_options options = greedy_options(world.tokens, 3, SIZE_MAX);
+    options.on_overflow = KVAD_OVERFLOW_RECOMPUTE;
+    options.sampler = &sampler;
+    struct outcome mine, others;
+    outcome_init(&mine, N_VOCAB);
+    outcome_init(&others, N_VOCAB);
+    struct kvad_request *request = submit(engine, &options, &mine);
+    sampler.seed = 5;
+    struct kvad_request *other = submit(engine, &options, &others);
+    size_t n_read = 0;
+    for (int round = 0; round < 20; round++) {
+        struct kvad_event event;
+        char copy[16];
+        step_engine(engine);
+        assert_true(kvad_request_poll(request, &event));
+        assert_in_range(event.text_size, 1, sizeof copy);
+        memcpy(copy, event.text, event.text_size);
+        for (int i = 0; i <= round; i++)
+            step_engine(engine);
+        (void)take_events(other, &others);
+        assert_memory_equal(copy, event.text, event.text_size);
+        n_read += event.text_size;
+        while (round % 2 && kvad_request_poll(request, &event))
+            n_read += event.text_size;
+    }
+    assert_true(n_read > 20);
+    kvad_request_destroy(&request);
+    kvad_request_destroy(&other);
+    outcome_free(&mine);
+    outcome_free(&others);
+    close_engine(&engine);
+}
+
 /* ---------------------------------------------------------------- slow readers */
 
 /* bugs.md SERV-17 */
@@ -193,6 +231,7 @@ int main(void) {
         cmocka_unit_test(test_text_is_that_of_the_ids_and_padding_ids_never_come),
         cmocka_unit_test(test_a_stop_string_cuts_the_text_and_ends_the_request),
         cmocka_unit_test(test_a_reader_may_come_late_at_any_rhythm),
+        cmocka_unit_test(test_text_of_an_event_stays_until_the_next_poll),
         cmocka_unit_test(test_a_request_that_nobody_reads_pauses_and_holds_up_no_one),
         cmocka_unit_test(test_a_paused_request_can_be_cancelled),
     };
