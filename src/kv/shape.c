@@ -26,13 +26,12 @@ enum kvad_status kvad_kv_shape_init(struct kvad_kv_shape *shape, struct kvad_err
     if ((unsigned)s.k_type >= KVAD_KV_TYPE_COUNT || (unsigned)s.v_type >= KVAD_KV_TYPE_COUNT)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "KV types %d and %d: unknown", (int)s.k_type,
                          (int)s.v_type);
-    size_t both;
     /* A head has at most 2^20 elements (kvad_description_check), so its own bytes cannot overflow.
      */
     s.k_head_bytes = s.block_tokens * kvad_kv_row_bytes(s.k_type, s.head_dim);
-    s.v_head_bytes = s.block_tokens * kvad_kv_row_bytes(s.v_type, s.head_dim);
-    if (!kvad_add_size(s.k_head_bytes, s.v_head_bytes, &both) ||
-        !kvad_mul_size(both, s.n_kv_heads, &s.layer_bytes) ||
+    size_t v_head_bytes = s.block_tokens * kvad_kv_row_bytes(s.v_type, s.head_dim);
+    if (!kvad_add_size(s.k_head_bytes, v_head_bytes, &s.head_bytes) ||
+        !kvad_mul_size(s.head_bytes, s.n_kv_heads, &s.layer_bytes) ||
         !kvad_mul_size(s.layer_bytes, s.n_layers, &s.block_bytes))
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "a KV block of %zu layers is too large",
                          s.n_layers);

@@ -1,9 +1,11 @@
 /* Where a key and a value lie inside a KV block: pure arithmetic, no memory.
  *
- *   block = for each layer   K of each kv head: tiles [B / 16][head_dim][16]
- *                            V of each kv head: rows  [B][head_dim]
+ *   block = for each layer, for each kv head   K: tiles [B / 16][head_dim][16]
+ *                                              V: rows  [B][head_dim]
  *
- * In a tile 16 tokens lie side by side, so that their scores are 16 lanes.
+ * In a tile 16 tokens lie side by side, so that their scores are 16 lanes. K and V of a head are one
+ * piece, because one worker reads them one soon after the other: what the CPU fetches beyond the end
+ * of K is needed (docs/decisions/0008-k-and-v-of-a-head-are-one-piece.md).
  * Each of them in its own type; Q8 is followed by a float32 scale per token [B]. All layers of B
  * tokens are one piece of memory, so that one block is one thing to share, hash, copy or save.
  * Nothing is padded: bytes = B * n_layers * n_kv_heads * (row_bytes(K) + row_bytes(V)). */
@@ -17,9 +19,10 @@ struct kvad_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     size_t block_tokens; /* B: a multiple of 16 that divides KVAD_CHUNK */
     enum kvad_kv_type k_type, v_type;
-    size_t k_head_bytes, v_head_bytes; /* of one head in one layer */
-    size_t layer_bytes;                /* K and V of one layer */
-    size_t block_bytes;                /* the whole block */
+    size_t k_head_bytes; /* K of one head in one layer */
+    size_t head_bytes;   /* K and V of it */
+    size_t layer_bytes;  /* of all heads */
+    size_t block_bytes;  /* the whole block */
 };
 
 /** Fill a shape from its first six fields; KVAD_ERR_ARGUMENT for a block size that is not 16, 32,
@@ -42,12 +45,11 @@ static inline size_t kvad_kv_blocks_for(const struct kvad_kv_shape *shape, size_
  * start. */
 static inline size_t kvad_kv_k_offset(const struct kvad_kv_shape *shape, size_t layer,
                                       size_t head) {
-    return layer * shape->layer_bytes + head * shape->k_head_bytes;
+    return layer * shape->layer_bytes + head * shape->head_bytes;
 }
 static inline size_t kvad_kv_v_offset(const struct kvad_kv_shape *shape, size_t layer,
                                       size_t head) {
-    return layer * shape->layer_bytes + shape->n_kv_heads * shape->k_head_bytes +
-           head * shape->v_head_bytes;
+    return kvad_kv_k_offset(shape, layer, head) + shape->k_head_bytes;
 }
 /** Start of the scales of a head whose type is Q8, in bytes from the start of its tiles or rows. */
 static inline size_t kvad_kv_scales_offset(const struct kvad_kv_shape *shape) {

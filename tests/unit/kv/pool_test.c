@@ -74,6 +74,27 @@ static void test_every_element_of_a_block_has_its_own_place(void **state) {
     free(is_used);
 }
 
+/* What the CPU fetches beyond the keys of a head are its values (decision 0008). */
+static void test_keys_and_values_of_a_head_are_one_piece(void **state) {
+    (void)state;
+    struct kvad_kv_shape shape = {.n_layers = 2,
+                                  .n_kv_heads = 3,
+                                  .head_dim = 5,
+                                  .block_tokens = 32,
+                                  .k_type = KVAD_KV_F16,
+                                  .v_type = KVAD_KV_Q8};
+    struct kvad_error err;
+    assert_ok(kvad_kv_shape_init(&shape, &err), &err);
+    size_t end = 0;
+    for (size_t layer = 0; layer < 2; layer++)
+        for (size_t head = 0; head < 3; head++) {
+            assert_int_equal(kvad_kv_k_offset(&shape, layer, head), end);
+            assert_int_equal(kvad_kv_v_offset(&shape, layer, head), end + 32 * 5 * 2);
+            end += 32 * (5 * 2 + 5 + 4);
+        }
+    assert_int_equal(shape.block_bytes, end);
+}
+
 static void test_blocks_for_tokens_round_up(void **state) {
     (void)state;
     struct kvad_kv_shape shape = make_shape(1, 1, 1, 16);
@@ -205,6 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_block_holds_exactly_its_rows_and_no_padding),
         cmocka_unit_test(test_every_element_of_a_block_has_its_own_place),
+        cmocka_unit_test(test_keys_and_values_of_a_head_are_one_piece),
         cmocka_unit_test(test_blocks_for_tokens_round_up),
         cmocka_unit_test(test_impossible_shapes_are_refused),
         cmocka_unit_test(test_pool_gives_each_block_once_and_takes_it_back),
