@@ -6,6 +6,7 @@ double kvad_curve_at(const struct kvad_curve *curve, double context) {
         i++;
     if (i == 0) return curve->ms[0];
     if (i == curve->n) return curve->ms[i - 1];
+    if (curve->contexts[i] == context) return curve->ms[i]; /* to the bit */
     double left = curve->contexts[i - 1], right = curve->contexts[i];
     double share = (context - left) / (right - left);
     return curve->ms[i - 1] + share * (curve->ms[i] - curve->ms[i - 1]);
