@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/faults.h"
+#include "model/build.h"
 #include "model/forward_internal.h"
 
 /* ---------------------------------------------------------------- the parts of a layer */
@@ -52,23 +53,28 @@ static const float *norm_rows(const struct kvad_forward *f, const struct forward
     return normed;
 }
 
-/* hidden += linear(x), for this worker's columns; also looks for values that are not finite. */
+/* hidden += linear(x), for this worker's columns; also looks for values that are not finite. What
+ * is added lies in pieces, one for each worker: in rows that two workers share their cache lines
+ * would go to and fro, for a CPU fetches lines beyond those that it is told to. */
 static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                        const struct kvad_linear_weights *linear, const float *x, size_t x_stride,
                        enum kvad_part part, unsigned index, unsigned count) {
     struct forward_input input =
         kvad_forward_input(f, worker, x, x_stride, f->n_rows, linear->k, index, count);
-    struct forward_panels own = kvad_forward_linear(f, worker, linear, f->delta, f->d_stride, input,
-                                                    f->n_rows, part, index, count);
+    size_t first, last;
+    forward_part(kvad_panel_count(linear->n), index, count, &first, &last);
+    size_t column = first * KVAD_PANEL, stride = (last - first) * KVAD_PANEL;
+    float *delta = f->delta + f->n_rows * column;
+    kvad_forward_linear(f, worker, linear, delta - column, stride, input, f->n_rows, part, index,
+                        count);
     /* Without the padding of the last panel: nothing clears it, so that what a failed step left
      * there would be found again for ever. */
-    size_t column = own.first * KVAD_PANEL;
-    size_t end = kvad_min_size(own.last * KVAD_PANEL, linear->n);
+    size_t end = kvad_min_size(last * KVAD_PANEL, linear->n);
     if (column >= end) return;
     size_t n_columns = end - column;
     for (size_t r = 0; r < f->n_rows; r++) {
         float *h = f->hidden + r * f->d_stride + column;
-        f->kernels->add(h, f->delta + r * f->d_stride + column, n_columns);
+        f->kernels->add(h, delta + r * stride, n_columns);
         if (!kvad_forward_is_finite(h, n_columns)) kvad_forward_mark_bad(worker, layer, r);
     }
 }
