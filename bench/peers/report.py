@@ -91,9 +91,10 @@ def order(entry):
 
 def ceilings(rows):
     """Medians for each type of weights, with their quartiles: a smaller model may lie in a cache."""
+    of_run = {(row["weights"], row["round"]): row["ceilings"] for row in sorted(rows, key=order)}
     by_type = {}
-    for row in sorted(rows, key=order):
-        by_type.setdefault(row["weights"], []).append(row["ceilings"])
+    for (weights, _), measured in of_run.items():
+        by_type.setdefault(weights, []).append(measured)
     return {
         weights: {key: middle([c[key] for c in all_of_type]) for key in all_of_type[0]}
         for weights, all_of_type in by_type.items()
@@ -102,7 +103,9 @@ def ceilings(rows):
 
 def middle(values):
     known = [value for value in values if value is not None]
-    return {"median": statistics.median(known), "quartiles": quartiles(known)} if known else None
+    if not known:
+        return None
+    return {"median": statistics.median(known), "quartiles": quartiles(known), "rounds": len(known)}
 
 
 def best(engines, prefix, weights, kind, size):
@@ -144,8 +147,9 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def spread(middle, quartiles):
-    return f"±{50 * (quartiles[1] - quartiles[0]) / middle:.0f}%"
+def with_spread(text, middle, quartiles, rounds):
+    """One round has none."""
+    return f"{text} ±{50 * (quartiles[1] - quartiles[0]) / middle:.0f}%" if rounds > 1 else text
 
 
 def speed(kind, size, entry):
@@ -153,7 +157,8 @@ def speed(kind, size, entry):
 
 
 def value_text(kind, size, entry):
-    text = f"{speed(kind, size, entry)} {spread(entry['ms'], entry['quartiles_ms'])}"
+    rounds = len(entry["rounds_ms"])
+    text = with_spread(speed(kind, size, entry), entry["ms"], entry["quartiles_ms"], rounds)
     if "percent_of_ceiling" in entry:
         text += f" ({entry['percent_of_ceiling']:.0f} % of ceiling)"
     return text
@@ -164,7 +169,7 @@ def ratio_text(times, rounds):
     if not times:
         return "-"
     fewer = f" ({times['rounds']})" if times["rounds"] < rounds else ""
-    return f"{times['median']:.2f} {spread(times['median'], times['quartiles'])}{fewer}"
+    return with_spread(f"{times['median']:.2f}", times["median"], times["quartiles"], times["rounds"]) + fewer
 
 
 def head(result):
@@ -199,7 +204,10 @@ def instructions(result):
 
 
 def ceiling_text(ceiling):
-    return f"{ceiling['median']:.1f} {spread(ceiling['median'], ceiling['quartiles'])}" if ceiling else "-"
+    if not ceiling:
+        return "-"
+    middle = ceiling["median"]
+    return with_spread(f"{middle:.1f}", middle, ceiling["quartiles"], ceiling["rounds"])
 
 
 def ceiling_table(result):

@@ -166,8 +166,6 @@ class Worker:
         return [report.of_worker(self.name, self.weights, self.cache, json.loads(text))] if text else []
 
     def write_logits(self, folder):
-        if not self.name.startswith("llama.cpp"):
-            return []
         path = folder / f"llama-{self.mode}.npy"
         if output_of([*self.command, "--logits", path], self.arguments) is None:
             return []
@@ -207,7 +205,7 @@ def run_errors(arguments, every, python, folder):
         with tempfile.TemporaryDirectory() as scratch:
             written = []
             for engine in every:
-                if engine.weights == weights:
+                if engine.weights == weights and engine.name.startswith(("kvad", "llama.cpp")):
                     print(f"errors: {engine.name} {weights}", file=sys.stderr)
                     written += [(engine.name, *file) for file in engine.write_logits(pathlib.Path(scratch))]
             files = [path for _, path, _, _ in written]
