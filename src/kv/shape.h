@@ -3,11 +3,11 @@
  *   block = for each layer, for each kv head   K: tiles [B / 16][head_dim][16]
  *                                              V: rows  [B][head_dim]
  *
- * In a tile 16 tokens lie side by side, so that their scores are 16 lanes. K and V of a head are one
- * piece, because one worker reads them one soon after the other: what the CPU fetches beyond the end
- * of K is needed (docs/decisions/0008-k-and-v-of-a-head-are-one-piece.md).
- * Each of them in its own type; Q8 is followed by a float32 scale per token [B]. All layers of B
- * tokens are one piece of memory, so that one block is one thing to share, hash, copy or save.
+ * In a tile 16 tokens lie side by side, so that their scores are 16 lanes. Each of K and V in its
+ * own type; Q8 is followed by a float32 scale per token [B]. K and V of a head are neighbours: one
+ * worker reads both, so what the CPU fetches beyond the end of K is of use
+ * (docs/decisions/0008-k-and-v-of-a-head-are-one-piece.md). All layers of B tokens are one piece of
+ * memory, so that one block is one thing to share, hash, copy or save.
  * Nothing is padded: bytes = B * n_layers * n_kv_heads * (row_bytes(K) + row_bytes(V)). */
 #ifndef KVAD_KV_SHAPE_H
 #define KVAD_KV_SHAPE_H
