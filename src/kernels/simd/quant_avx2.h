@@ -49,6 +49,43 @@ static inline vec q8_end(struct q8_sum sum, int32_t offset) {
     return _mm256_cvtepi32_ps(sum.total);
 }
 
+/* q8 for many rows: as 16 bits, the first and third input of four in one vector, the others in
+ * another, of which vpmaddwd adds pairs in 32 bits. That is two multiplications for four inputs;
+ * vpsignb (which takes a multiplier of EPYC 9004), maddubs and vpmaddwd are three. The inputs are
+ * widened once for all panels; the weights stay larger by 128. */
+#define QUANT_WIDENS
+struct q8_wide {
+    qvec even, odd;
+};
+static inline struct q8_wide q8_wide_load(const unsigned char *w) {
+    qvec stored = _mm256_load_si256((const __m256i *)(const void *)w);
+    return (struct q8_wide){_mm256_and_si256(stored, _mm256_set1_epi16(255)),
+                            _mm256_srli_epi16(stored, 8)};
+}
+/* A group of quants to 64 bytes: the first and third of each four, then the others. */
+static inline void q8_widen(int8_t *out, const int8_t *x) {
+    __m256i quant = _mm256_loadu_si256((const __m256i *)(const void *)x);
+    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(quant, 8), 8);
+    _mm256_storeu_si256((__m256i *)(void *)out, even);
+    _mm256_storeu_si256((__m256i *)(void *)(out + KVAD_GROUP), _mm256_srai_epi16(quant, 8));
+}
+struct q8_wide_sum {
+    qvec total; /* 32 bits per output */
+};
+static inline struct q8_wide_sum q8_wide_begin(int32_t offset) {
+    return (struct q8_wide_sum){_mm256_slli_epi32(_mm256_set1_epi32(offset), 4)};
+}
+static inline struct q8_wide_sum q8_wide_add(struct q8_wide_sum sum, qvec w, qvec x) {
+    sum.total = _mm256_add_epi32(sum.total, _mm256_madd_epi16(w, x));
+    /* GCC would multiply for all rows first and run out of registers. */
+    __asm__ volatile("" : "+x"(sum.total));
+    return sum;
+}
+static inline vec q8_wide_end(struct q8_wide_sum sum, int32_t offset) {
+    (void)offset;
+    return _mm256_cvtepi32_ps(sum.total);
+}
+
 struct q4_weights {
     qvec low, high; /* quant + 8 */
 };
