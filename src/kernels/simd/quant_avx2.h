@@ -8,6 +8,7 @@
 #define KVAD_KERNELS_SIMD_QUANT_AVX2_H
 
 #include "kernels/simd/half_avx2.h"
+#include "kernels/weights.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #define KVAD_KERNELS_SIMD_QUANT_AVX512_H
 
 #include "kernels/simd/qvec_avx512.h"
+#include "kernels/weights.h"
 
 /* The loop over a group stays a loop: unrolled, GCC reorders its integer sums and runs out of
  * registers. */
