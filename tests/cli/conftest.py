@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 
@@ -16,6 +17,21 @@ def environment(**extra):
     """The caller's environment without KVAD_ variables, which would change what is tested."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("KVAD_")}
     return {**kept, **extra}
+
+
+def default_signals():
+    """In the child: signals as a shell gives them to the foreground, even if nohup or & has started these tests."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Running(subprocess.Popen):
+    """A process that does not outlive a test that fails."""
+
+    def __exit__(self, kind, *rest):
+        if kind:
+            self.kill()
+        super().__exit__(kind, *rest)
 
 
 class Program:
@@ -47,7 +63,8 @@ class Program:
         """A running process with pipes."""
         for stream in ("stdin", "stdout", "stderr"):
             options.setdefault(stream, subprocess.PIPE)
-        return subprocess.Popen([self.path, *map(str, arguments)], env=environment(**(env or {})), **options)
+        options.setdefault("preexec_fn", default_signals)
+        return Running([self.path, *map(str, arguments)], env=environment(**(env or {})), **options)
 
 
 @pytest.fixture(scope="session")

@@ -152,6 +152,23 @@ def test_a_signal_ends_the_text_and_keeps_what_is_there(kvad, shakespeare, tmp_p
     assert list(tmp_path.iterdir()) == [path] and path.read_text().startswith("ROMEO:")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_a_signal_that_the_caller_ignores_is_ignored(kvad, shakespeare, tmp_path, name):
+    """As shells do for programs in the background, and nohup for the hangup."""
+    number = getattr(signal, name)
+    line = ["generate", shakespeare, "-p", "ROMEO:", "-n", 2**31 - 1, "--on-overflow", "recompute", "-v"]
+    ignoring = lambda: signal.signal(number, signal.SIG_IGN)  # noqa: E731
+    with kvad.start(*line, "-o", tmp_path / "text", preexec_fn=ignoring) as process:
+        process.stdin.close()
+        while b"kernels" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(number)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+
+
 def test_devices_and_pipes_are_written_in_place(kvad, shakespeare):
     assert kvad("generate", shakespeare, "-p", "A", "-n", 2, "-o", "/dev/null").returncode == 0
     assert os.path.exists("/dev/null") and not os.path.isfile("/dev/null")
