@@ -2,16 +2,14 @@
  * step does not, and what a client leaves behind is given back. Meant for ThreadSanitizer, too.
  * Threads report, and only the tests themselves assert. */
 #include <pthread.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bits.h"
-#include "sanitizers.h"
 #include "test.h"
 #include "world.h"
 
-enum { N_VOCAB = 101, N_CLIENTS = 4, N_STEPPERS = 2, N_ROUNDS = 12, N_OUTPUT = 14 };
+enum { N_CLIENTS = 4, N_STEPPERS = 2, N_ROUNDS = 12, N_OUTPUT = 14 };
 
 static struct kvad_engine *engine;
 static _Atomic bool is_over;
@@ -354,52 +352,6 @@ static void test_a_client_that_goes_away_gives_all_back_within_a_step(void **sta
     close_engine(&engine);
 }
 
-/* ---------------------------------------------------------------- fork */
-
-/* Runs the request to its end; whether its ids are the wanted ones. */
-static bool is_as_alone(struct kvad_request *request, const struct outcome *alone) {
-    struct kvad_event event = {0};
-    size_t n = 0;
-    while (event.finish == KVAD_FINISH_NONE) {
-        if (!kvad_request_poll(request, &event)) {
-            if (kvad_engine_step(engine, NULL, NULL) != KVAD_OK) return false;
-        } else if (event.token >= 0 && (n == alone->n_ids || event.token != alone->ids[n++])) {
-            return false;
-        }
-    }
-    return event.finish == KVAD_FINISH_LENGTH && n == alone->n_ids;
-}
-
-/* With a request in mid-answer, which goes on in both. */
-static void test_a_forked_child_may_use_an_engine_that_nobody_used(void **state) {
-    (void)state;
-    if (HAS_TSAN) skip(); /* it does not support threads in a forked child */
-    struct outcome alone;
-    expect_greedy(world.model, world.tokens, 5, N_OUTPUT, false, &alone);
-    open_small_engine();
-    struct kvad_request_options options = greedy_options(world.tokens, 5, N_OUTPUT);
-    struct kvad_request *request = NULL;
-    struct kvad_error err;
-    assert_ok(kvad_request_submit(engine, &options, &request, &err), &err);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(step_engine(engine), 1);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        alarm(60);
-        bool is_good = is_as_alone(request, &alone);
-        kvad_request_destroy(&request);
-        _exit(is_good ? 0 : 1);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_true(is_as_alone(request, &alone));
-    kvad_request_destroy(&request);
-    outcome_free(&alone);
-    close_engine(&engine);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests_of_many_threads_give_what_they_give_alone),
@@ -407,7 +359,6 @@ int main(void) {
         cmocka_unit_test(test_the_error_may_be_asked_for_while_it_happens),
         cmocka_unit_test(test_a_submission_waits_for_one_step_at_most),
         cmocka_unit_test(test_a_client_that_goes_away_gives_all_back_within_a_step),
-        cmocka_unit_test(test_a_forked_child_may_use_an_engine_that_nobody_used),
     };
     alarm(300); /* a hang is a failure */
     return cmocka_run_group_tests(tests, make_world, free_world);
