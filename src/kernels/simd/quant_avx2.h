@@ -8,6 +8,7 @@
 #define KVAD_KERNELS_SIMD_QUANT_AVX2_H
 
 #include "kernels/simd/half_avx2.h"
+#include "kernels/simd/quant_widen.h"
 #include "kernels/weights.h"
 
 #include <string.h>
@@ -62,13 +63,6 @@ static inline struct q8_wide q8_wide_load(const unsigned char *w) {
     qvec stored = _mm256_load_si256((const __m256i *)(const void *)w);
     return (struct q8_wide){_mm256_and_si256(stored, _mm256_set1_epi16(255)),
                             _mm256_srli_epi16(stored, 8)};
-}
-/* A group of quants to 64 bytes: the first and third of each four, then the others. */
-static inline void q8_widen(int8_t *out, const int8_t *x) {
-    __m256i quant = _mm256_loadu_si256((const __m256i *)(const void *)x);
-    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(quant, 8), 8);
-    _mm256_storeu_si256((__m256i *)(void *)out, even);
-    _mm256_storeu_si256((__m256i *)(void *)(out + KVAD_GROUP), _mm256_srai_epi16(quant, 8));
 }
 struct q8_wide_sum {
     qvec total; /* 32 bits per output */

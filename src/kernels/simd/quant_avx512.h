@@ -6,6 +6,7 @@
 #ifndef KVAD_KERNELS_SIMD_QUANT_AVX512_H
 #define KVAD_KERNELS_SIMD_QUANT_AVX512_H
 
+#include "kernels/simd/quant_widen.h"
 #include "kernels/simd/qvec_avx512.h"
 #include "kernels/weights.h"
 
@@ -49,13 +50,6 @@ static inline struct q8_wide q8_wide_load(const unsigned char *w) {
     qvec stored = _mm512_load_si512(w);
     return (struct q8_wide){_mm512_and_si512(stored, _mm512_set1_epi16(255)),
                             _mm512_srli_epi16(stored, 8)};
-}
-/* A group of quants to 64 bytes: the first and third of each four, then the others. */
-static inline void q8_widen(int8_t *out, const int8_t *x) {
-    __m256i quant = _mm256_loadu_si256((const __m256i *)(const void *)x);
-    __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(quant, 8), 8);
-    _mm256_storeu_si256((__m256i *)(void *)out, even);
-    _mm256_storeu_si256((__m256i *)(void *)(out + KVAD_GROUP), _mm256_srai_epi16(quant, 8));
 }
 struct q8_wide_sum {
     qvec total; /* 32 bits per output */
