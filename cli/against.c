@@ -58,11 +58,12 @@ json_t *cli_against_json(const struct cli_against *a) {
 
 void cli_against_print(const struct cli_against *a) {
     const struct kvad_accuracy *accuracy = &a->accuracy;
-    printf("against %s: perplexity %.4f there; same likeliest token in %zu of %zu rows; "
+    printf("against %s: ", kvad_weight_type_name((enum kvad_weight_type)a->settings.weights));
+    if (a->n_logprobs > 0)
+        printf("perplexity %.4f there; ", kvad_accuracy_perplexity(a->logprob_sum, a->n_logprobs));
+    printf("same likeliest token in %zu of %zu rows; "
            "KL divergence %.3g nats (largest %.3g); logit error RMS %.3g, largest %.3g\n",
-           kvad_weight_type_name((enum kvad_weight_type)a->settings.weights),
-           kvad_accuracy_perplexity(a->logprob_sum, a->n_logprobs), accuracy->n_same_top,
-           accuracy->n_rows, kvad_accuracy_kl(accuracy), accuracy->kl_max,
+           accuracy->n_same_top, accuracy->n_rows, kvad_accuracy_kl(accuracy), accuracy->kl_max,
            kvad_accuracy_rms(accuracy), accuracy->logit_max);
 }
 

@@ -155,8 +155,6 @@ static int measure(struct cli_measuring *measuring, struct kvad_bench_result *re
 }
 
 static int print(const struct cli_measuring *measuring, const struct kvad_bench_result *result) {
-    if (!result->has_counters && measuring->settings->verbose)
-        cli_say("no hardware counters: %s", result->no_counters_why);
     int status = CLI_EXIT_OK;
     if (measuring->settings->json)
         status = cli_bench_print_json(result, measuring->name);

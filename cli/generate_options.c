@@ -78,15 +78,16 @@ static const struct cli_group length_group = {"Length", length_options,
 
 static const struct cli_choice top_k_rules[] = {
     {"value", KVAD_TOP_K_VALUE}, {"rank", KVAD_TOP_K_RANK}, {0}};
+/* In the order of the default, which the help promises. */
 static const struct cli_choice stages[] = {
     {"bias", KVAD_STAGE_BIAS},
     {"penalties", KVAD_STAGE_PENALTIES},
     {"ngram", KVAD_STAGE_NGRAM},
     {"temperature", KVAD_STAGE_TEMPERATURE},
     {"top-k", KVAD_STAGE_TOP_K},
-    {"typical", KVAD_STAGE_TYPICAL},
     {"top-p", KVAD_STAGE_TOP_P},
     {"min-p", KVAD_STAGE_MIN_P},
+    {"typical", KVAD_STAGE_TYPICAL},
     {0},
 };
 

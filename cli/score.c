@@ -254,6 +254,20 @@ static int check_prompt(const struct cli_prompt *prompt, const struct cli_sessio
     return CLI_EXIT_CONTEXT;
 }
 
+/* A packed file has its weights in one type. */
+static int check_against(const struct cli_session *session) {
+    const struct cli_settings *settings = session->settings;
+    if (settings->against < 0 || !session->info.is_packed ||
+        (int)session->info.weights == settings->against)
+        return CLI_EXIT_OK;
+    const char *wanted = kvad_weight_type_name((enum kvad_weight_type)settings->against);
+    const char *packed = kvad_weight_type_name(session->info.weights);
+    cli_say("--against %s: %s is packed in %s and has no other weights; score the model that it "
+            "was packed from, with --weights %s",
+            wanted, settings->arguments.items[0], packed, packed);
+    return CLI_EXIT_UNSUPPORTED;
+}
+
 static int score(struct cli_session *session, const struct cli_prompt *prompt) {
     struct cli_against against = {0};
     bool compares = session->settings->against >= 0;
@@ -281,6 +295,7 @@ static int run(const struct cli_settings *settings) {
     if (status == CLI_EXIT_OK) status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = cli_prompt_encode(&prompt, &session);
     if (status == CLI_EXIT_OK) status = check_prompt(&prompt, &session);
+    if (status == CLI_EXIT_OK) status = check_against(&session);
     if (status == CLI_EXIT_OK) status = score(&session, &prompt);
     cli_prompt_deinit(&prompt);
     cli_session_deinit(&session);

@@ -1,6 +1,7 @@
 #include "lab/counters.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,26 @@ static const char *const names[KVAD_COUNTERS] = {"cycles", "instructions", "cach
 
 const char *kvad_counter_name(unsigned index) {
     return index < KVAD_COUNTERS ? names[index] : "unknown";
+}
+
+/* The largest value of kernel.perf_event_paranoid at which a program may count in user mode. */
+enum { PARANOID_ALLOWS = 2 };
+
+void kvad_counters_explain(int error, int paranoid, char *text, size_t size) {
+    if (error == ENOENT || error == ENODEV || error == EOPNOTSUPP)
+        snprintf(text, size, "this CPU offers none; virtual machines seldom do");
+    else if (error == ENOSYS)
+        snprintf(text, size, "the kernel or a sandbox has no perf_event_open");
+    else if (error != EACCES && error != EPERM)
+        snprintf(text, size, "perf_event_open: %s", strerror(error));
+    else if (paranoid > PARANOID_ALLOWS && paranoid != INT_MAX)
+        snprintf(
+            text, size,
+            "the kernel forbids them: kernel.perf_event_paranoid is %d, and must be %d or less",
+            paranoid, PARANOID_ALLOWS);
+    else
+        snprintf(text, size, "a container or the kernel forbids them (perf_event_open: %s)",
+                 strerror(error));
 }
 
 #if defined(__linux__)
@@ -29,6 +50,16 @@ static int open_event(uint64_t event) {
     return (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
+/* kernel.perf_event_paranoid; INT_MAX where it cannot be read. */
+static int read_paranoid(void) {
+    FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
+    int value = INT_MAX;
+    if (!file) return INT_MAX;
+    if (fscanf(file, "%d", &value) != 1) value = INT_MAX;
+    fclose(file);
+    return value;
+}
+
 void kvad_counters_open(struct kvad_counters *counters) {
     static const uint64_t events[KVAD_COUNTERS] = {
         PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_HW_INSTRUCTIONS, PERF_COUNT_HW_CACHE_REFERENCES,
@@ -39,8 +70,7 @@ void kvad_counters_open(struct kvad_counters *counters) {
         if (counters->files[i] >= 0)
             counters->is_any = true;
         else if (!*counters->why)
-            snprintf(counters->why, sizeof counters->why, "perf_event_open: %s%s", strerror(errno),
-                     errno == EACCES || errno == EPERM ? " (see kernel.perf_event_paranoid)" : "");
+            kvad_counters_explain(errno, read_paranoid(), counters->why, sizeof counters->why);
     }
     if (counters->is_any) counters->why[0] = 0;
 }

@@ -57,6 +57,13 @@ static void say_what_is_odd(const struct loader *l) {
             l->checkpoint->path, kvad_tokenizer_size(l->tokenizer), d->n_vocab);
 }
 
+static void say_what_it_is(const struct kvad_log *log, const char *path,
+                           const struct kvad_model *model) {
+    const struct kvad_description *d = &model->description;
+    say(log, KVAD_LOG_INFO, "%s: %s, %u layers, %u heads, width %u, %llu parameters", path,
+        d->family, d->n_layers, d->n_heads, d->d_model, (unsigned long long)model->n_parameters);
+}
+
 /* Everything up to the weights themselves. */
 static enum kvad_status prepare(struct loader *l, struct kvad_error *err) {
     KVAD_TRY(kvad_weights_open(l->checkpoint, l->options.n_heads, l->options.activation, &l->heap,
@@ -82,10 +89,7 @@ static enum kvad_status build(struct loader *l, struct kvad_model **out, struct 
             return kvad_fail_memory(err, "a path", strlen(l->tokenizer_path) + 1);
         }
     }
-    say(&l->options.log, KVAD_LOG_INFO, "%s: %s, %u layers, %u heads, width %u, %llu parameters",
-        l->checkpoint->path, model->description.family, model->description.n_layers,
-        model->description.n_heads, model->description.d_model,
-        (unsigned long long)model->n_parameters);
+    say_what_it_is(&l->options.log, l->checkpoint->path, model);
     *out = model;
     return KVAD_OK;
 }
@@ -124,7 +128,11 @@ enum kvad_status kvad_model_load(const char *path, const struct kvad_model_optio
     struct loader l;
     KVAD_TRY(start(&l, options, err));
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
-    if (kvad_pack_probe(path)) return kvad_pack_load(path, &l.options, out, err);
+    if (kvad_pack_probe(path)) {
+        KVAD_TRY(kvad_pack_load(path, &l.options, out, err));
+        say_what_it_is(&l.options.log, path, *out);
+        return KVAD_OK;
+    }
     enum kvad_status status = kvad_checkpoint_open(path, &l.heap, &l.checkpoint, err);
     if (status == KVAD_OK) status = build(&l, out, err);
     finish(&l);

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-COMMANDS = ["generate", "score", "tokenize", "inspect"]
+COMMANDS = ["generate", "score", "tokenize", "inspect", "pack", "verify", "bench", "memory", "lab"]
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"], ["--version"], ["-V"], ["--man"], []])

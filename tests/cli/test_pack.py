@@ -1,5 +1,6 @@
 """kvad pack: the packed file is used like the model it came from."""
 
+import re
 import resource
 import signal
 
@@ -64,3 +65,15 @@ def test_a_packed_type_cannot_be_asked_for_as_another(kvad, tmp_path):
     for arguments in (["generate", "--weights", "f32"], ["score", "--against", "f32"]):
         result = kvad(arguments[0], packed, "-p", "To be", *arguments[1:])
         assert result.returncode == 4 and b"packed in q4" in result.stderr and result.stdout == b""
+
+
+def test_verbose_tells_the_same_of_a_packed_model(kvad, tmp_path):
+    """Family and sizes, as of the model that it was packed from."""
+    packed = tmp_path / "m.kvad"
+    kvad.text("pack", MODEL, "-o", packed)
+
+    def facts(model):
+        said = kvad("generate", model, "-p", "R", "-n", 1, "-v").stderr.decode()
+        return re.search(r": (nanogpt, \d+ layers, .* parameters)$", said, re.M).group(1)
+
+    assert facts(packed) == facts(MODEL)
