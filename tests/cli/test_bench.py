@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from pages import check_fields, section
 
 QUICK = ["--quick", "--repeat", "2"]
 PARTS = """reserve embed norm quantise qkv store_kv attention out up activation down head sampling wait other""".split()
@@ -45,6 +46,12 @@ def test_json_has_the_promised_names(tiny_run):
         assert {"sequences", "tokens_per_s", "ms_per_step"} <= set(case)
     assert list(tiny_run["parts"]) == PARTS
     assert tiny_run["parts_of"]["policy"] == "paged" and tiny_run["parts_of"]["context"] == 63
+
+
+def test_every_field_is_told(tiny_run):
+    told = section("docs/benchmarks.md", "## JSON") + " ".join(PARTS)
+    counters = set(tiny_run["decode"][0]["counters"] or {})
+    check_fields(told, tiny_run, counters)
 
 
 def test_every_policy_context_length_and_batch_is_there(tiny_run):

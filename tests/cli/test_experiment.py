@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from pages import MACHINE, MODEL, check_fields, section
 
 POLICIES = ["none", "grow", "static", "paged"]
 FAST = ["--experiment", "--quick", "--repeat", "1"]
@@ -34,6 +35,11 @@ def test_json_has_the_promised_names(run):
     assert list(run["gap"]["shares_ms"]) == SHARES
     assert [control["id"] for control in run["controls"]] == CONTROLS
     assert [claim["id"] for claim in run["claims"]] == CLAIMS
+
+
+def test_every_field_is_told(run):
+    parts = set(run["points"][0]["naive"]["parts"])
+    check_fields(section("docs/latency.md", "## JSON"), run, MACHINE | MODEL | parts | set(CONTROLS))
 
 
 def test_counters_are_there_or_their_absence_is_explained(kvad, run):
