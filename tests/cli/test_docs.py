@@ -1,5 +1,5 @@
-"""What README.md, docs/ and the others say that can be looked up: links, files, names, commands, options, fields of JSON,
-lists that stand in two places."""
+"""What README.md, docs/ and the others say that can be looked up: links, files, names, commands, options, fields of
+JSON, lists that stand in two places."""
 
 import functools
 import json
