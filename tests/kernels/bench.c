@@ -1,8 +1,9 @@
-/* Times of the kernels at the sizes of GPT-2 124M, against the ceilings of the machine. Ceilings
- * and kernels are measured in turn, on the same memory, so that a busy machine slows both. One
- * thread. */
+/* Times of the kernels at the sizes of GPT-2 124M, against the ceilings of the machine: what the
+ * kernel's work is bound by. Ceilings and kernels are measured in turn, on the same memory, so that
+ * a busy machine slows both. One thread. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -17,14 +18,13 @@ enum {
     N_ROWS = 512,
     N_SEQUENCES = 16,
     AREA = VOCABULARY_PANELS * KVAD_PANEL * D_MODEL * 4, /* bytes of weights */
-    N_ROUNDS = 9,
-    N_CHUNKS = VOCABULARY_PANELS * KVAD_PANEL * D_MODEL / (2 * KVAD_CHUNK * HEAD_DIM)
+    N_ROUNDS = 9
 };
 
 struct bench {
     const struct kvad_kernels *kernels;
     float *weights;       /* [VOCABULARY_PANELS][D_MODEL][16]; also read as K and V */
-    uint16_t *narrow;     /* AREA bytes of weights of the other types: halves of ordinary size */
+    uint16_t *narrow;     /* AREA bytes of the other types, K and V too: halves of ordinary size */
     float *x, *y;         /* [N_ROWS][D_FF] and room for one row of logits */
     unsigned char *quant; /* [N_ROWS] quantised rows of D_MODEL inputs */
     const struct ceiling_ops *ceiling;
@@ -58,6 +58,11 @@ static struct work run_ceiling_read(struct bench *b) {
 static struct work run_ceiling_fma(struct bench *b) {
     struct work work = {0};
     b->sink = b->ceiling->fma(2000000, &work.flops);
+    return work;
+}
+static struct work run_ceiling_dot(struct bench *b) {
+    struct work work = {0};
+    b->sink = (float)b->ceiling->dot(2000000, &work.flops);
     return work;
 }
 static struct work run_decode_head(struct bench *b) {
@@ -116,15 +121,22 @@ static struct work run_quantise_row(struct bench *b) {
     return (struct work){.elements = (double)N_ROWS * D_MODEL};
 }
 
+static size_t kv_element_bytes(enum kvad_kv_type type) {
+    return type == KVAD_KV_F32 ? 4 : type == KVAD_KV_Q8 ? 1 : 2;
+}
+
 /* One chunk of one head, its tokens in blocks of 16. */
-static void run_chunk(struct bench *b, size_t chunk, size_t n_rows) {
+static void run_chunk(struct bench *b, enum kvad_kv_type type, size_t chunk, size_t n_rows) {
     struct kvad_kv_span spans[KVAD_CHUNK / KVAD_KV_TILE];
     uint32_t visible[KVAD_CHUNK];
     float m[KVAD_CHUNK], l[KVAD_CHUNK];
+    const unsigned char *memory = (const unsigned char *)b->weights;
+    if (type != KVAD_KV_F32) memory = (const unsigned char *)b->narrow;
+    size_t piece = KVAD_KV_TILE * HEAD_DIM * kv_element_bytes(type); /* K or V of a tile */
     for (size_t i = 0; i < KVAD_CHUNK / KVAD_KV_TILE; i++) {
-        const float *k = b->weights + (chunk * KVAD_CHUNK + i * KVAD_KV_TILE) * 2 * HEAD_DIM;
+        const unsigned char *k = memory + (chunk * KVAD_CHUNK / KVAD_KV_TILE + i) * 2 * piece;
         spans[i] = (struct kvad_kv_span){
-            .k = k, .v = k + KVAD_KV_TILE * HEAD_DIM, .n_tokens = KVAD_KV_TILE};
+            .k = k, .v = k + piece, .k_scales = b->x, .v_scales = b->x, .n_tokens = KVAD_KV_TILE};
     }
     for (size_t r = 0; r < n_rows; r++)
         visible[r] = KVAD_CHUNK;
@@ -132,6 +144,8 @@ static void run_chunk(struct bench *b, size_t chunk, size_t n_rows) {
                                        .q_stride = HEAD_DIM,
                                        .n_rows = n_rows,
                                        .head_dim = HEAD_DIM,
+                                       .k_type = type,
+                                       .v_type = type,
                                        .spans = spans,
                                        .n_spans = KVAD_CHUNK / KVAD_KV_TILE,
                                        .visible = visible,
@@ -141,16 +155,33 @@ static void run_chunk(struct bench *b, size_t chunk, size_t n_rows) {
                                        .l = l};
     b->kernels->attention_chunk(&args);
 }
-static struct work run_attention_decode(struct bench *b) {
-    for (size_t chunk = 0; chunk < N_CHUNKS; chunk++)
-        run_chunk(b, chunk, 1);
-    double n = (double)N_CHUNKS * KVAD_CHUNK * HEAD_DIM;
-    return (struct work){.bytes = 8.0 * n, .flops = 4.0 * n};
+/* One row over as many tokens as fill the area. */
+static struct work run_long_attention(struct bench *b, enum kvad_kv_type type) {
+    size_t token = 2 * HEAD_DIM * kv_element_bytes(type), n_chunks = AREA / KVAD_CHUNK / token;
+    for (size_t chunk = 0; chunk < n_chunks; chunk++)
+        run_chunk(b, type, chunk, 1);
+    double n = (double)n_chunks * KVAD_CHUNK;
+    return (struct work){.bytes = n * (double)token, .flops = 4.0 * HEAD_DIM * n};
 }
+#define KV_TYPES(X) X(f32, F32) X(f16, F16) X(bf16, BF16) X(q8, Q8)
+#define DEFINE_ATTENTION(name, type)                                                               \
+    static struct work run_attention_decode_##name(struct bench *b) {                              \
+        return run_long_attention(b, KVAD_KV_##type);                                              \
+    }
+KV_TYPES(DEFINE_ATTENTION)
+#undef DEFINE_ATTENTION
 static struct work run_attention_prefill(struct bench *b) {
     for (size_t chunk = 0; chunk < 8; chunk++)
-        run_chunk(b, chunk, KVAD_CHUNK);
+        run_chunk(b, KVAD_KV_F32, chunk, KVAD_CHUNK);
     return (struct work){.flops = 8.0 * 4.0 * KVAD_CHUNK * KVAD_CHUNK * HEAD_DIM};
+}
+static struct work run_attention_merge(struct bench *b) {
+    float m = 0, l = 1;
+    for (size_t r = 0; r < N_ROWS; r++)
+        b->kernels->attention_merge(b->y + r * HEAD_DIM, &m, &l, b->x + r * HEAD_DIM, 0, 1,
+                                    HEAD_DIM);
+    b->sink = l;
+    return (struct work){.elements = (double)N_ROWS * HEAD_DIM};
 }
 static struct work run_layer_norm(struct bench *b) {
     for (size_t r = 0; r < N_ROWS; r++)
@@ -158,20 +189,25 @@ static struct work run_layer_norm(struct bench *b) {
                                D_MODEL, 1e-5f);
     return (struct work){.elements = (double)N_ROWS * D_MODEL};
 }
-#define DEFINE_RUN(name, text)                                                                     \
+#define DEFINE_RUN(name, ...)                                                                      \
     static struct work run_##name(struct bench *b) {                                               \
         for (size_t r = 0; r < N_ROWS; r++)                                                        \
-            b->kernels->name(b->y + r * D_FF, b->x + r * D_FF, D_FF);                              \
+            b->kernels->name(b->y + r * D_FF, b->x + r * D_FF, __VA_ARGS__);                       \
         return (struct work){.elements = (double)N_ROWS * D_FF};                                   \
     }
-KVAD_UNARY_OPS(DEFINE_RUN)
+#define DEFINE_UNARY(name, text) DEFINE_RUN(name, D_FF)
+DEFINE_RUN(add, D_FF)
+DEFINE_RUN(scale, 0.125f, D_FF)
+DEFINE_RUN(divide, 3.0f, D_FF)
+KVAD_UNARY_OPS(DEFINE_UNARY)
+#undef DEFINE_UNARY
 #undef DEFINE_RUN
 
-enum limit { LIMIT_NONE, LIMIT_BYTES, LIMIT_FLOPS };
+enum limit { LIMIT_NONE, LIMIT_BYTES, LIMIT_FLOPS, LIMIT_DOT /* FLOPS where a level has none */ };
 
 struct item {
-    const char *name;
-    enum limit limit; /* what it is held against */
+    const char *op, *name; /* op NULL: a ceiling */
+    enum limit limit;      /* what it is held against */
     struct work (*run)(struct bench *b);
     struct work work;
     double seconds[N_ROUNDS], percent[N_ROUNDS]; /* percent of the ceiling */
@@ -204,21 +240,27 @@ static void find_read_way(struct bench *b) {
     b->read_way = best;
 }
 
+/* The ceiling that limits an item; NULL: none. */
+static struct work (*ceiling_of(const struct bench *b, const struct item *item))(struct bench *) {
+    switch (item->limit) {
+    case LIMIT_BYTES: return run_ceiling_read;
+    case LIMIT_DOT: return b->ceiling->dot ? run_ceiling_dot : run_ceiling_fma;
+    case LIMIT_FLOPS: return run_ceiling_fma;
+    case LIMIT_NONE: break;
+    }
+    return NULL;
+}
+
 /* One round: the ceiling that limits the item, then the item. */
 static void run_round(struct bench *b, struct item *item, size_t round) {
-    struct work ceiling = {0};
-    double ceiling_seconds = 1;
-    if (item->limit != LIMIT_NONE)
-        ceiling_seconds =
-            timed(b, item->limit == LIMIT_BYTES ? run_ceiling_read : run_ceiling_fma, &ceiling);
+    struct work ceiling = {0}, (*run_ceiling)(struct bench *) = ceiling_of(b, item);
+    double ceiling_seconds = run_ceiling ? timed(b, run_ceiling, &ceiling) : 1;
     double seconds = timed(b, item->run, &item->work);
     item->seconds[round] = seconds;
-    if (item->limit == LIMIT_BYTES)
-        item->percent[round] =
-            100 * (item->work.bytes / seconds) / (ceiling.bytes / ceiling_seconds);
-    if (item->limit == LIMIT_FLOPS)
-        item->percent[round] =
-            100 * (item->work.flops / seconds) / (ceiling.flops / ceiling_seconds);
+    bool is_read = item->limit == LIMIT_BYTES;
+    double rate = (is_read ? item->work.bytes : item->work.flops) / seconds;
+    item->percent[round] =
+        100 * rate / ((is_read ? ceiling.bytes : ceiling.flops) / ceiling_seconds);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -234,6 +276,7 @@ static void print_item(struct item *item) {
     printf("  %-21s %9.3f ms +-%3.0f %%", item->name, seconds * 1e3, spread * 50);
     if (item->limit == LIMIT_BYTES) printf("  %8.2f GB/s", item->work.bytes / seconds * 1e-9);
     if (item->limit == LIMIT_FLOPS) printf("  %8.2f GFLOP/s", item->work.flops / seconds * 1e-9);
+    if (item->limit == LIMIT_DOT) printf("  %8.2f GOP/s  ", item->work.flops / seconds * 1e-9);
     if (item->limit == LIMIT_NONE)
         printf("  %8.3f ns/element", seconds * 1e9 / item->work.elements);
     else
@@ -241,36 +284,50 @@ static void print_item(struct item *item) {
     printf("\n");
 }
 
-static void run_items(struct bench *b) {
+/* All of them, or those of one operation with the ceilings before them. */
+static void run_items(struct bench *b, const char *op) {
     struct item items[] = {
-        {.name = "read ceiling", .limit = LIMIT_BYTES, .run = run_ceiling_read},
-        {.name = "fma ceiling", .limit = LIMIT_FLOPS, .run = run_ceiling_fma},
-        {.name = "decode 1x768x50272", .limit = LIMIT_BYTES, .run = run_decode_head},
-        {.name = "decode 1x3072x12560", .limit = LIMIT_BYTES, .run = run_decode_down},
-        {.name = "batch 4x768x50272", .limit = LIMIT_BYTES, .run = run_batch_4},
-        {.name = "prefill 512x768x2304", .limit = LIMIT_FLOPS, .run = run_prefill_qkv},
-        {.name = "prefill 512x3072x768", .limit = LIMIT_FLOPS, .run = run_prefill_down},
-#define ITEM(field, type)                                                                          \
-    {.name = "decode " #field, .limit = LIMIT_BYTES, .run = run_decode_##field},                   \
-        {.name = "batch 16 " #field, .limit = LIMIT_FLOPS, .run = run_batch_##field},              \
-        {.name = "prefill 512 " #field, .limit = LIMIT_FLOPS, .run = run_prefill_##field},
-        NARROW_TYPES(ITEM)
-#undef ITEM
-            {.name = "quantise_row", .limit = LIMIT_NONE, .run = run_quantise_row},
-        {.name = "attention decode", .limit = LIMIT_BYTES, .run = run_attention_decode},
-        {.name = "attention prefill", .limit = LIMIT_FLOPS, .run = run_attention_prefill},
-        {.name = "layer_norm", .limit = LIMIT_NONE, .run = run_layer_norm},
-#define ITEM(field, text) {.name = #field, .limit = LIMIT_NONE, .run = run_##field},
-        KVAD_UNARY_OPS(ITEM)
+        {NULL, "read ceiling", LIMIT_BYTES, .run = run_ceiling_read},
+        {NULL, "fma ceiling", LIMIT_FLOPS, .run = run_ceiling_fma},
+        {NULL, "int8 ceiling", LIMIT_DOT, .run = run_ceiling_dot},
+        {"linear_f32", "decode 1x768x50272", LIMIT_BYTES, .run = run_decode_head},
+        {"linear_f32", "decode 1x3072x12560", LIMIT_BYTES, .run = run_decode_down},
+        {"linear_f32", "batch 4x768x50272", LIMIT_BYTES, .run = run_batch_4},
+        {"linear_f32", "prefill 512x768x2304", LIMIT_FLOPS, .run = run_prefill_qkv},
+        {"linear_f32", "prefill 512x3072x768", LIMIT_FLOPS, .run = run_prefill_down},
+#define LINEAR(field, compute)                                                                     \
+    {"linear_" #field, "decode " #field, LIMIT_BYTES, .run = run_decode_##field},                  \
+        {"linear_" #field, "batch 16 " #field, compute, .run = run_batch_##field},                 \
+        {"linear_" #field, "prefill 512 " #field, compute, .run = run_prefill_##field}
+        LINEAR(bf16, LIMIT_FLOPS),
+        LINEAR(f16, LIMIT_FLOPS),
+        LINEAR(q8, LIMIT_DOT),
+        LINEAR(q4, LIMIT_DOT),
+#undef LINEAR
+#define ATTENTION(field, type)                                                                     \
+    {"attention_chunk", "attention decode " #field, LIMIT_BYTES,                                   \
+     .run = run_attention_decode_##field},
+        KV_TYPES(ATTENTION)
+#undef ATTENTION
+            {"attention_chunk", "attention prefill", LIMIT_FLOPS, .run = run_attention_prefill},
+#define ITEM(field, text) {#field, #field, LIMIT_NONE, .run = run_##field},
+        ITEM(attention_merge, ) ITEM(quantise_row, ) ITEM(layer_norm, ) ITEM(add, ) ITEM(scale, )
+            ITEM(divide, ) KVAD_UNARY_OPS(ITEM)
 #undef ITEM
     };
-    enum { N_ITEMS = sizeof items / sizeof *items };
-    for (size_t i = 0; i < N_ITEMS; i++)
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        if (items[i].op ? op && strcmp(op, items[i].op) != 0
+                        : items[i].run == run_ceiling_dot && !b->ceiling->dot)
+            continue;
+        items[n++] = items[i];
+    }
+    for (size_t i = 0; i < n; i++)
         run_round(b, &items[i], 0); /* warms up */
     for (size_t round = 0; round < N_ROUNDS; round++)
-        for (size_t i = 0; i < N_ITEMS; i++)
+        for (size_t i = 0; i < n; i++)
             run_round(b, &items[i], round);
-    for (size_t i = 0; i < N_ITEMS; i++)
+    for (size_t i = 0; i < n; i++)
         print_item(&items[i]);
 }
 
@@ -299,7 +356,7 @@ static uint16_t *new_halves(size_t n) {
     return halves;
 }
 
-void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level) {
+void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level, const char *op) {
     struct bench b = {.kernels = kernels, .ceiling = ceiling_ops_of(level)};
     b.weights = new_values((size_t)VOCABULARY_PANELS * KVAD_PANEL * D_MODEL);
     b.x = new_values((size_t)N_ROWS * D_FF);
@@ -308,7 +365,7 @@ void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level
     b.quant = (unsigned char *)new_values(N_ROWS * kvad_quant_row_bytes(D_MODEL) / sizeof(float));
     run_quantise_row(&b);
     find_read_way(&b);
-    run_items(&b);
+    run_items(&b, op);
     free(b.weights);
     free(b.x);
     free(b.y);

@@ -107,6 +107,6 @@ void check_accuracy(struct check *c, const struct kvad_kernels *kernels, uint64_
 void check_half_accuracy(struct check *c, const struct kvad_kernels *kernels);
 void check_quant_accuracy(struct check *c, const struct kvad_kernels *kernels);
 void check_golden(struct check *c, const struct kvad_kernels *kernels, bool is_printing);
-void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level);
+void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level, const char *op);
 
 #endif

@@ -18,7 +18,8 @@ static const char usage[] =
     "  --op NAME        only this operation\n"
     "  --quick          few floats in the accuracy of the functions (for emulators)\n"
     "  --exhaustive     accuracy of the functions at every float of 2^-27 to 128 (minutes)\n"
-    "  --bench          time the calls as well\n"
+    "  --bench          time the calls as well, against the ceilings; about 20 s a level,\n"
+    "                   a few with --op\n"
     "  --print-golden   print the digests of the baseline for golden.h\n";
 
 struct options {
@@ -27,6 +28,32 @@ struct options {
     uint64_t accuracy_step; /* every n-th float */
     bool is_bench, is_print_golden;
 };
+
+static bool is_op(const char *name) {
+    static const char *const ops[] = {
+        "linear_f32",           "linear_bf16",     "linear_f16", "linear_q8", "linear_q4",
+        "quantise_row",         "layer_norm",      "add",        "scale",     "divide",
+        "attention_chunk",      "attention_merge",
+#define OP_NAME(field, text) #field,
+        KVAD_UNARY_OPS(OP_NAME)
+#undef OP_NAME
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(ops[i], name) == 0) return true;
+    return false;
+}
+
+/* A name that selects nothing would pass. */
+static bool are_names_known(const struct options *o) {
+    enum kvad_cpu_level level;
+    if (o->level && !kvad_cpu_level_from_name(o->level, &level))
+        fprintf(stderr, "kvad-check: there is no level '%s'\n", o->level);
+    else if (o->op && !is_op(o->op))
+        fprintf(stderr, "kvad-check: there is no operation '%s'\n", o->op);
+    else
+        return true;
+    return false;
+}
 
 static bool parse_options(struct options *o, int argc, char **argv) {
     *o = (struct options){.seed = kvad_clock_ns(), .accuracy_step = 1009};
@@ -49,7 +76,7 @@ static bool parse_options(struct options *o, int argc, char **argv) {
         else
             return false;
     }
-    return true;
+    return are_names_known(o);
 }
 
 /* Check what the level brings beyond the last one. The first level is checked against itself: no
@@ -99,18 +126,19 @@ static void run_levels(struct check *c, const struct options *o) {
     for (int i = 0; i < KVAD_CPU_LEVEL_COUNT; i++) {
         enum kvad_cpu_level level = (enum kvad_cpu_level)i;
         const char *name = kvad_cpu_level_name(level);
-        if (!belongs_to_this_architecture(level)) continue;
+        bool is_asked = o->level && !strcmp(o->level, name);
+        if (!belongs_to_this_architecture(level) && !is_asked) continue;
         if (!kvad_cpu_level_supported(level)) {
             printf("%s: NOT RUN, this CPU does not have it\n", name);
             continue;
         }
         kvad_kernels_pick(&tables[i], level);
         c->level = name;
-        if (!o->level || !strcmp(o->level, name)) {
+        if (!o->level || is_asked) {
             printf("%s:\n", name);
             check_level(c, o, &ref, last, &tables[i]);
             check_golden(c, &tables[i], false);
-            if (o->is_bench) bench_kernels(&tables[i], level);
+            if (o->is_bench) bench_kernels(&tables[i], level, o->op);
         }
         last = &tables[i];
     }
