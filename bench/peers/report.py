@@ -21,8 +21,7 @@ def of_kvad(bench, tokens):
     rows = []
     for kv in sorted({case["kv"] for case in bench["decode"]}, reverse=True):
         row = {"engine": "kvad", "weights": bench["decode"][0]["weights"], "cache": kv, "tokens": tokens}
-        row["machine"], row["ceilings"] = bench["machine"], bench["ceilings"]
-        row["versions"], row["level"] = {"kvad": bench["version"]}, bench["engine"]["cpu"]
+        row |= {"ceilings": bench["ceilings"], **head_of_kvad(bench)}
         keys = {"decode": "context", "prefill": "tokens", "batch": "sequences"}
         for kind in KINDS:
             cases = [case for case in bench[kind] if case["kv"] == kv]
@@ -30,6 +29,11 @@ def of_kvad(bench, tokens):
             row[kind + "_percent"] = {str(case[keys[kind]]): case["percent_of_ceiling"] for case in cases}
         rows.append(row)
     return rows
+
+
+def head_of_kvad(bench):
+    """What does not depend on what was measured."""
+    return {"machine": bench["machine"], "versions": {"kvad": bench["version"]}, "level": bench["engine"]["cpu"]}
 
 
 def of_worker(name, weights, cache, said):
@@ -58,7 +62,8 @@ def merge(rows, kind):
     return merged
 
 
-def summary(rows, arguments, versions):
+def summary(rows, arguments, versions, about):
+    """`about` is kvad's head, for results that no run of kvad is among."""
     rounds, errors = [row for row in rows if "round" in row], [row for row in rows if "errors" in row]
     groups = {}
     for row in rounds:
@@ -73,9 +78,9 @@ def summary(rows, arguments, versions):
     kvad = [row for row in rounds if row["engine"] == "kvad"]
     result = {"schema": 2, "model": arguments.size, "threads": arguments.threads, "isa": arguments.isa}
     result["rounds"] = max(map(len, groups.values()), default=0)
-    result["versions"] = {"kvad": kvad[0]["versions"]["kvad"] if kvad else None, **versions}
-    result["machine"] = kvad[0]["machine"] if kvad else {}
-    result["level"] = kvad[0]["level"] if kvad else None
+    about = kvad[0] if kvad else about
+    result["versions"] = {"kvad": about.get("versions", {}).get("kvad"), **versions}
+    result["machine"], result["level"] = about.get("machine", {}), about.get("level")
     result["instructions"] = {row["engine"]: row["instructions"] for row in rounds if "instructions" in row}
     result["ceilings"] = ceilings(kvad)
     result["engines"] = sorted(engines, key=order)
@@ -188,11 +193,20 @@ def head(result):
         "",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".",
         *instructions(result),
-        f"Medians over up to {result['rounds']} rounds (column `rounds`), in each of which every engine ran once, in "
-        "every second one in reverse; ± is half the distance of the quartiles of the rounds. Random weights, the same "
-        "for all; every engine draws a greedy token from the logits. `bench/peers/run.py` made this file.",
+        f"{rules(result)}Random weights, the same for all; every engine draws a greedy token from the logits. "
+        "`bench/peers/run.py` made this file.",
         "",
     ]
+
+
+def rules(result):
+    """How the numbers came about."""
+    if not result["rounds"]:
+        return ""
+    return (
+        f"Medians over up to {result['rounds']} rounds (column `rounds`), in each of which every engine ran once, in "
+        "every second one in reverse; ± is half the distance of the quartiles of the rounds. "
+    )
 
 
 def instructions(result):
@@ -217,7 +231,9 @@ def ceiling_table(result):
 
 
 def markdown(result):
-    lines = [*head(result), "## Ceilings, measured by kvad between its samples", "", ceiling_table(result)]
+    lines = head(result)
+    if result["ceilings"]:
+        lines += ["## Ceilings, measured by kvad between its samples", "", ceiling_table(result), ""]
     for kind in KINDS:
         sizes = sorted({size for e in result["engines"] for size in e[kind]}, key=int)
         if not sizes:
@@ -227,13 +243,14 @@ def markdown(result):
             + [value_text(kind, size, e[kind][size]) if size in e[kind] else "-" for size in sizes]
             for e in result["engines"]
         ]
-        lines += ["", f"## {HEADS[kind]}", "", table(["weights", "engine", "cache", "rounds", *sizes], rows)]
-    lines += ["", "## How many times faster kvad is, each engine at its best setting", ""]
-    lines += ["Medians of the rounds' ratios; in brackets how many rounds, where not all.", "", ratio_table(result)]
+        lines += [f"## {HEADS[kind]}", "", table(["weights", "engine", "cache", "rounds", *sizes], rows), ""]
+    if result["ratios"]:
+        lines += ["## How many times faster kvad is, each engine at its best setting", ""]
+        lines += ["Medians of the rounds' ratios; in brackets how many rounds, where not all.", ""]
+        lines += [ratio_table(result), ""]
     if result["errors"]:
-        lines += ["", *error_lines(result)]
-    lines += ["", agreement(result), ""]
-    return "\n".join(lines)
+        lines += [*error_lines(result), ""]
+    return "\n".join([*lines, *agreement(result)])
 
 
 def ratio_table(result):
@@ -287,7 +304,9 @@ def speeds(result, row):
 def agreement(result):
     """Whether all engines with unrounded weights said the same."""
     said = {e["engine"]: e["tokens"] for e in result["engines"] if e["weights"] == "f32" and e["tokens"]}
-    if len({tuple(tokens) for tokens in said.values()}) <= 1:
-        return f"The first greedy tokens in f32 are the same in all of: {', '.join(said)}."
+    if len(said) < 2:
+        return []
+    if len({tuple(tokens) for tokens in said.values()}) == 1:
+        return [f"The first greedy tokens in f32 are the same in all of: {', '.join(said)}.", ""]
     different = "; ".join(f"{name} {tokens}" for name, tokens in said.items())
-    return f"The first greedy tokens in f32 differ: {different}."
+    return [f"The first greedy tokens in f32 differ: {different}.", ""]

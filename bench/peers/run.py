@@ -4,8 +4,9 @@
 usage: bench/peers/run.py [--threads N] [--rounds N] [--size gpt2] [--only NAME ...] [--skip NAME ...] [--isa avx2]
                           [--errors] [--kvad PATH] [--out FOLDER] [--rows FILE]
 
-It installs the engines from PyPI into build/peers/venv (some gigabytes; llama.cpp is compiled), writes the weights
-there once, and takes half an hour for GPT-2 124M. Nothing else should run meanwhile. Each round runs every engine once,
+It installs the engines from PyPI into build/peers/venv (some gigabytes; llama.cpp is compiled, which takes seven
+minutes of a core), writes the weights there once, and takes half an hour for GPT-2 124M. Nothing else should run
+meanwhile. --rounds 0 installs and measures nothing. Each round runs every engine once,
 every second one in reverse, so that a slow minute hits all alike; what counts is the median over the rounds, of times
 and of each round's ratios. With --rows the run may be had in pieces (a round, a type of weights): each adds to FILE,
 and the tables are made of all that it holds.
@@ -218,6 +219,14 @@ def run_errors(arguments, every, python, folder):
     return rows
 
 
+def about_kvad(arguments):
+    """Machine, level and version, of a run that costs nothing: for results without one of kvad."""
+    bench = [arguments.kvad, "bench", "--synthetic", "tiny", "--quick", "--repeat", 1, "--cache", "paged", "--json"]
+    bench += ["--cpu", "avx2"] if arguments.isa == "avx2" else []
+    text = output_of([*bench, "--contexts", 16, "--prefill", "", "--batch", ""], arguments)
+    return report.head_of_kvad(json.loads(text)) if text else {}
+
+
 def write_results(arguments, result):
     result["date"] = datetime.date.today().isoformat()
     cpu = re.sub(r"[^a-z0-9]+", "-", result["machine"].get("cpu", "unknown").lower()).strip("-")
@@ -250,8 +259,11 @@ def main():
     if arguments.rows:
         with arguments.rows.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in new)
+    if not rows + new:
+        print("Nothing was measured, so nothing is written.", file=sys.stderr)
+        sys.exit(1 if arguments.rounds or arguments.errors else 0)
     peers = {name: versions.get(name) for name in ("torch", "transformers", "llama_cpp_python")}
-    write_results(arguments, report.summary(rows + new, arguments, peers))
+    write_results(arguments, report.summary(rows + new, arguments, peers, about_kvad(arguments)))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 JSON, lists that stand in two places."""
 
 import functools
+import importlib
 import json
-import pathlib
 import re
 import subprocess
+import types
 
 import pytest
 from conftest import ROOT
@@ -162,6 +163,28 @@ def test_numbers_of_faults_and_of_what_the_classic_test_sees_are_the_same_everyw
     verify = " ".join(text_of("docs/verify.md").split())
     assert f"which checks catch {n_faults} mistakes" in verify
     assert f"`classic` catches {n_caught}, and passes with {n_passed} whose" in verify
+
+
+RECORDED = sorted((ROOT / "bench/results").glob("*-threads*.json"))
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
+def test_tables_of_recorded_comparisons_are_those_of_their_numbers(recorded, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench/peers")
+    report = importlib.import_module("report")
+    assert report.markdown(json.loads(recorded.read_text())) == recorded.with_suffix(".md").read_text()
+
+
+def test_results_of_errors_alone_have_no_empty_tables(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench/peers")
+    report = importlib.import_module("report")
+    about = {"machine": {"cpu": "a CPU"}, "versions": {"kvad": "1"}, "level": "avx2"}
+    asked = types.SimpleNamespace(size="tiny", threads=2, isa="native")
+    keys = ("rms", "max", "arithmetic_rms", "arithmetic_max", "kl", "top1_percent", "logits_rms")
+    row = {"engine": "kvad", "weights": "f32", "cache": "f32", "way": "any way", "errors": dict.fromkeys(keys, 1)}
+    text = report.markdown({**report.summary([row], asked, {}, about), "date": "today"})
+    assert "# tiny on a CPU, 2 threads" in text and "kernels avx2" in text and "Speed beside error" in text
+    assert "Ceilings" not in text and "times faster" not in text and "greedy tokens in f32" not in text
 
 
 # ---------------------------------------------------------------- fields of JSON
