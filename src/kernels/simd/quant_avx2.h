@@ -13,11 +13,19 @@
 
 #include <string.h>
 
-/* The loop over a group stays a loop: unrolled, GCC reorders its integer sums and runs out of
- * registers. */
-#define QUANT_UNROLL KVAD_NO_UNROLL
+/* The loop over a group of q8 stays a loop: unrolled, GCC reorders its integer sums and runs out of
+ * registers. That of q4 keeps their order by quant_in_order(). */
+#define QUANT_UNROLL    KVAD_NO_UNROLL
+#define QUANT_UNROLL_Q4 KVAD_UNROLL
 
 typedef __m256i qvec; /* bytes: four inputs of each of VEC_WIDTH outputs */
+
+/* The sum up to here is computed here: GCC would multiply for all rows first and run out of
+ * registers. */
+static inline qvec quant_in_order(qvec sum) {
+    __asm__ volatile("" : "+x"(sum));
+    return sum;
+}
 
 /* Four quants of a row, the same for every output. */
 static inline qvec qvec_inputs(const int8_t *x) {
@@ -71,9 +79,7 @@ static inline struct q8_wide_sum q8_wide_begin(int32_t offset) {
     return (struct q8_wide_sum){_mm256_slli_epi32(_mm256_set1_epi32(offset), 4)};
 }
 static inline struct q8_wide_sum q8_wide_add(struct q8_wide_sum sum, qvec w, qvec x) {
-    sum.total = _mm256_add_epi32(sum.total, _mm256_madd_epi16(w, x));
-    /* GCC would multiply for all rows first and run out of registers. */
-    __asm__ volatile("" : "+x"(sum.total));
+    sum.total = quant_in_order(_mm256_add_epi32(sum.total, _mm256_madd_epi16(w, x)));
     return sum;
 }
 static inline vec q8_wide_end(struct q8_wide_sum sum, int32_t offset) {
@@ -97,8 +103,9 @@ static inline struct q4_sum q4_begin(int32_t offset) {
     return (struct q4_sum){_mm256_setzero_si256()};
 }
 static inline struct q4_sum q4_add(struct q4_sum sum, struct q4_weights w, qvec low, qvec high) {
-    qvec pairs = _mm256_add_epi16(sum.pairs, _mm256_maddubs_epi16(w.low, low));
-    return (struct q4_sum){_mm256_add_epi16(pairs, _mm256_maddubs_epi16(w.high, high))};
+    sum.pairs = quant_in_order(_mm256_add_epi16(sum.pairs, _mm256_maddubs_epi16(w.low, low)));
+    sum.pairs = quant_in_order(_mm256_add_epi16(sum.pairs, _mm256_maddubs_epi16(w.high, high)));
+    return sum;
 }
 static inline vec q4_end(struct q4_sum sum, int32_t offset) {
     qvec total = _mm256_madd_epi16(sum.pairs, _mm256_set1_epi16(1));
