@@ -106,11 +106,13 @@ static const struct cli_group *const groups[] = {&bench_group, &cli_machine_grou
                                                  &cli_output_group, NULL};
 
 enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
-                                      struct kvad_model **out, struct kvad_error *err) {
+                                      struct kvad_threads *threads, struct kvad_model **out,
+                                      struct kvad_error *err) {
     const struct cli_measuring *measuring = user;
     struct kvad_model_options options;
     cli_model_options(measuring->settings, NULL, &options);
     options.weights = weights;
+    options.threads = threads;
     options.no_tokenizer = true;
     if (measuring->settings->synthetic)
         return kvad_synthetic_build(measuring->name, 1, &options, out, err);

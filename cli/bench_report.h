@@ -5,9 +5,11 @@
 #include "cli/progress.h"
 #include "lab/experiment.h"
 
-/** The model to measure, of its own callback's `user`: a struct cli_measuring. */
+/** The model to measure, of its own callback's `user`: a struct cli_measuring. `threads` load it;
+ * NULL: a pool for that alone. */
 enum kvad_status cli_bench_open_model(void *user, enum kvad_weight_type weights,
-                                      struct kvad_model **out, struct kvad_error *err);
+                                      struct kvad_threads *threads, struct kvad_model **out,
+                                      struct kvad_error *err);
 
 /* ---- a bench */
 

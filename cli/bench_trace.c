@@ -206,7 +206,8 @@ int cli_bench_run_trace(struct cli_measuring *measuring) {
     struct kvad_error err = {0};
     enum kvad_weight_type weights = KVAD_WEIGHTS_AUTO;
     if (s->weight_types.n > 0) weights = (enum kvad_weight_type)s->weight_types.items[0];
-    if (cli_bench_open_model(measuring, weights, &model, &err) != KVAD_OK) return cli_fail(&err);
+    if (cli_bench_open_model(measuring, weights, NULL, &model, &err) != KVAD_OK)
+        return cli_fail(&err);
     int status = run_on(measuring, model);
     kvad_model_release(&model);
     return status;

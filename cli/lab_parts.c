@@ -52,9 +52,10 @@ static int run_verify(struct cli_lab *lab, json_t **out) {
 
 /* The model that the checks had; the experiment wants it as the file has it, which it is. */
 static enum kvad_status share_model(void *user, enum kvad_weight_type weights,
-                                    struct kvad_model **out, struct kvad_error *err) {
+                                    struct kvad_threads *threads, struct kvad_model **out,
+                                    struct kvad_error *err) {
     struct cli_lab *lab = user;
-    (void)weights, (void)err;
+    (void)weights, (void)threads, (void)err;
     *out = kvad_model_retain(lab->session.model);
     return KVAD_OK;
 }

@@ -70,6 +70,7 @@ void cli_model_options(const struct cli_settings *settings, struct cli_session *
     options->no_map = settings->no_map;
     options->weights = (enum kvad_weight_type)settings->weights;
     options->n_heads = (uint32_t)settings->n_heads;
+    options->n_threads = (unsigned)settings->n_threads;
     /* The log only reads the settings. */
     options->log = (struct kvad_log){write_log, (void *)(uintptr_t)settings};
     if (session) options->progress = (struct kvad_progress){report_progress, session};
@@ -83,7 +84,10 @@ int cli_session_load(struct cli_session *session, const struct cli_settings *set
         .settings = settings, .load_ms = start, .progress = cli_progress_of(settings)};
     cli_model_options(settings, session, &options);
     enum kvad_status status =
-        kvad_model_load(settings->arguments.items[0], &options, &session->model, &err);
+        kvad_threads_create((unsigned)settings->n_threads, NULL, &session->threads, &err);
+    options.threads = session->threads;
+    if (status == KVAD_OK)
+        status = kvad_model_load(settings->arguments.items[0], &options, &session->model, &err);
     cli_progress_clear(&session->progress);
     session->load_ms = cli_clock_ms() - start;
     if (status != KVAD_OK) return cli_fail(&err);
@@ -151,7 +155,7 @@ int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, s
     struct kvad_engine_options options;
     kvad_engine_options_init(&options);
     options.log = (struct kvad_log){write_log, (void *)(uintptr_t)settings};
-    options.n_threads = (unsigned)settings->n_threads;
+    options.threads = session->threads;
     options.cache = (enum kvad_cache_policy)settings->cache;
     options.n_ctx = cli_session_n_ctx(session);
     options.n_sequences = n_sequences;
@@ -174,5 +178,6 @@ void cli_session_deinit(struct cli_session *session) {
     cli_interrupt_target(NULL);
     kvad_engine_close(&session->engine);
     kvad_model_release(&session->model);
+    kvad_threads_release(&session->threads);
     *session = (struct cli_session){0};
 }

@@ -8,6 +8,8 @@
 
 struct cli_session {
     const struct cli_settings *settings;
+    struct kvad_threads
+        *threads; /* of the load and the engine: who first wrote weights reads them */
     struct kvad_model *model;
     struct kvad_model_info info;
     struct kvad_tokenizer *tokenizer; /* borrowed from the model, or NULL */

@@ -210,6 +210,10 @@ struct kvad_model_options {
     bool verify; /* of a packed file, check the checksum of all weights: reads the whole file */
     enum kvad_weight_type weights; /* converted at load; AUTO by default */
     bool no_map;                   /* read a packed file into memory instead of mapping it */
+    struct kvad_threads
+        *threads;       /* who convert the weights and touch their memory first, best those
+                                      of the engine; NULL: a pool of n_threads for the load */
+    unsigned n_threads; /* 0: automatic */
 };
 
 struct kvad_model_info {

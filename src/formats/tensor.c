@@ -59,8 +59,17 @@ static inline float load_f64(const unsigned char *p) {
                 out[i] = load(at + i * stride * (bytes));                                          \
     } while (0)
 
+static size_t row_length(const struct kvad_tensor *tensor) {
+    return tensor->n_dims ? tensor->shape[tensor->n_dims - 1] : 1;
+}
+
 enum kvad_status kvad_tensor_read_row(const struct kvad_tensor *tensor, size_t row, float *out,
                                       struct kvad_error *err) {
+    return kvad_tensor_read(tensor, row, 0, row_length(tensor), out, err);
+}
+
+enum kvad_status kvad_tensor_read(const struct kvad_tensor *tensor, size_t row, size_t first,
+                                  size_t n, float *out, struct kvad_error *err) {
     if (tensor->n_dims > 2)
         return kvad_fail(err, KVAD_ERR_ARGUMENT,
                          "%s: tensor %s has %u dimensions; rows are read from at most 2",
@@ -70,11 +79,15 @@ enum kvad_status kvad_tensor_read_row(const struct kvad_tensor *tensor, size_t r
     if (row >= n_rows)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "%s: tensor %s: row %zu is outside its %zu rows",
                          tensor->file, tensor->name, row, n_rows);
-    size_t n = tensor->n_dims ? tensor->shape[tensor->n_dims - 1] : 1;
+    size_t n_columns = row_length(tensor);
+    if (first > n_columns || n > n_columns - first)
+        return kvad_fail(err, KVAD_ERR_ARGUMENT,
+                         "%s: tensor %s: columns %zu to %zu are outside its %zu", tensor->file,
+                         tensor->name, first, first + n, n_columns);
     size_t stride = tensor->n_dims ? tensor->stride[tensor->n_dims - 1] : 1;
     if (n == 0) return KVAD_OK;
-    const unsigned char *at = tensor->data;
-    if (is_matrix) at += row * tensor->stride[0] * kvad_dtype_bytes(tensor->dtype);
+    size_t at_element = first * stride + (is_matrix ? row * tensor->stride[0] : 0);
+    const unsigned char *at = tensor->data + at_element * kvad_dtype_bytes(tensor->dtype);
     switch (tensor->dtype) {
     case KVAD_DTYPE_F32: READ_LOOP(load_f32, 4); return KVAD_OK;
     case KVAD_DTYPE_F16: READ_LOOP(load_f16, 2); return KVAD_OK;

@@ -54,5 +54,8 @@ const char *kvad_tensor_shape_text(const struct kvad_tensor *tensor, char *text,
  * as many floats as the last dimension. KVAD_ERR_UNSUPPORTED names other dtypes. */
 enum kvad_status kvad_tensor_read_row(const struct kvad_tensor *tensor, size_t row, float *out,
                                       struct kvad_error *err);
+/** The columns [first, first + n) of that row. Any number of threads. */
+enum kvad_status kvad_tensor_read(const struct kvad_tensor *tensor, size_t row, size_t first,
+                                  size_t n, float *out, struct kvad_error *err);
 
 #endif

@@ -280,7 +280,7 @@ static enum kvad_status open_model(struct bench_run *run, enum kvad_weight_type 
                                    struct kvad_error *err) {
     const struct kvad_bench_options *o = run->options;
     uint64_t start = kvad_clock_ns();
-    KVAD_TRY(o->open_model(o->user, weights, &run->model, err));
+    KVAD_TRY(o->open_model(o->user, weights, run->threads, &run->model, err));
     struct kvad_model_info info;
     kvad_model_get_info(run->model, &info);
     run->model_result = &run->result->models[run->result->n_models++];

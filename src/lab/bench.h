@@ -20,9 +20,11 @@ struct kvad_bench_list {
 
 /* What to measure. Lists may be in any order; each number counts once. */
 struct kvad_bench_options {
-    /* Makes the model with weights of a type; called once for each type. */
+    /* Makes the model with weights of a type, by the workers that will read them; called once for
+     * each type. */
     enum kvad_status (*open_model)(void *user, enum kvad_weight_type weights,
-                                   struct kvad_model **out, struct kvad_error *err);
+                                   struct kvad_threads *threads, struct kvad_model **out,
+                                   struct kvad_error *err);
     void *user;
     struct kvad_bench_list weights;  /* enum kvad_weight_type */
     struct kvad_bench_list kv;       /* enum kvad_kv_type, of keys and values */

@@ -36,8 +36,10 @@ struct caller {
 };
 
 static enum kvad_status lend_model(void *user, enum kvad_weight_type weights,
-                                   struct kvad_model **out, struct kvad_error *err) {
+                                   struct kvad_threads *threads, struct kvad_model **out,
+                                   struct kvad_error *err) {
     (void)weights;
+    (void)threads;
     (void)err;
     struct caller *caller = user;
     *out = kvad_model_retain(caller->model);
@@ -153,7 +155,7 @@ enum kvad_status experiment_judge(struct experiment *x, struct kvad_error *err) 
 static enum kvad_status open(struct experiment *x, struct kvad_error *err) {
     const struct kvad_experiment_options *o = x->options;
     KVAD_TRY(experiment_report(x, "opening the model", err));
-    KVAD_TRY(o->open_model(o->user, KVAD_WEIGHTS_AUTO, &x->model, err));
+    KVAD_TRY(o->open_model(o->user, KVAD_WEIGHTS_AUTO, NULL, &x->model, err));
     kvad_model_get_info(x->model, &x->info);
     if (x->info.n_ctx < LEAST_CONTEXT)
         return kvad_fail(err, KVAD_ERR_CONTEXT_FULL,

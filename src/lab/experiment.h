@@ -15,9 +15,10 @@
 #include "lab/claims.h"
 
 struct kvad_experiment_options {
-    /* Makes the model; called once, with KVAD_WEIGHTS_AUTO. */
+    /* Makes the model; called once, with KVAD_WEIGHTS_AUTO and without workers. */
     enum kvad_status (*open_model)(void *user, enum kvad_weight_type weights,
-                                   struct kvad_model **out, struct kvad_error *err);
+                                   struct kvad_threads *threads, struct kvad_model **out,
+                                   struct kvad_error *err);
     void *user;
     struct kvad_bench_list contexts; /* tokens before the step; n 0: the usual ones */
     unsigned n_rounds;               /* samples of each case; 0: 5 */

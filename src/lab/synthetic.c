@@ -53,16 +53,14 @@ static bool is_norm_weight(enum kvad_parameter parameter) {
            parameter == KVAD_PARAMETER_FINAL_NORM_WEIGHT;
 }
 
-static enum kvad_status read_row(void *user, enum kvad_parameter parameter, uint32_t layer,
-                                 size_t row, float *out, struct kvad_error *err) {
+static enum kvad_status read(void *user, enum kvad_parameter parameter, uint32_t layer, size_t row,
+                             size_t first, size_t n, float *out, struct kvad_error *err) {
     (void)err;
     const struct generator *g = user;
-    size_t n_rows, n_columns;
-    kvad_parameter_shape(&g->description, parameter, &n_rows, &n_columns);
     float centre = is_norm_weight(parameter) ? 1.0f : 0.0f;
     uint64_t key = mix(mix(mix(g->seed ^ (uint64_t)parameter) ^ layer) ^ row);
-    for (size_t i = 0; i < n_columns; i++)
-        out[i] = centre + g->width * uniform(mix(key + i));
+    for (size_t i = 0; i < n; i++)
+        out[i] = centre + g->width * uniform(mix(key + first + i));
     return KVAD_OK;
 }
 
@@ -106,7 +104,7 @@ static bool is_bias(enum kvad_parameter parameter) {
 static enum kvad_status build(struct generator *generator, bool has_bias,
                               const struct kvad_model_options *options, struct kvad_model **out,
                               struct kvad_error *err) {
-    struct kvad_model_source source = {.read_row = read_row, .user = generator};
+    struct kvad_model_source source = {.read = read, .user = generator};
     for (enum kvad_parameter p = 0; p < KVAD_PARAMETER_COUNT; p++)
         source.present[p] = has_bias || !is_bias(p);
     source.present[KVAD_PARAMETER_HEAD_WEIGHT] = !generator->description.head_tied;

@@ -39,19 +39,19 @@ enum kvad_parameter {
 };
 
 /* Where the values come from. `present` says which of the biases exist (weights always do; with
- * head_tied HEAD_WEIGHT is never read, the embedding is). `read_row` writes row `row` of a
- * parameter; a failure ends the build. Where `transposed[p]` is set, the source has W of that
- * parameter as [k][n] and `row` is an input. */
+ * head_tied HEAD_WEIGHT is never read, the embedding is). `read` writes the columns [first, first +
+ * n) of row `row` of a parameter; several threads call it at once; a failure ends the build. Where
+ * `transposed[p]` is set, the source has W of that parameter as [k][n] and `row` is an input. */
 struct kvad_model_source {
     bool present[KVAD_PARAMETER_COUNT];
     bool transposed[KVAD_PARAMETER_COUNT];
-    enum kvad_status (*read_row)(void *user, enum kvad_parameter parameter, uint32_t layer,
-                                 size_t row, float *out, struct kvad_error *err);
+    enum kvad_status (*read)(void *user, enum kvad_parameter parameter, uint32_t layer, size_t row,
+                             size_t first, size_t n, float *out, struct kvad_error *err);
     void *user;
 };
 
-/** Build a model with one reference. `options` may be NULL; of it the allocator, log and progress
- * are used. No tokenizer: n_tokens = n_vocab. KVAD_ERR_NO_MEMORY, KVAD_ERR_CANCELLED, what
+/** Build a model with one reference. `options` may be NULL; of it the allocator, log, progress and
+ * threads are used. No tokenizer: n_tokens = n_vocab. KVAD_ERR_NO_MEMORY, KVAD_ERR_CANCELLED, what
  * kvad_description_check() or the source says. */
 enum kvad_status kvad_model_build(const struct kvad_description *description,
                                   const struct kvad_model_source *source,
@@ -64,6 +64,11 @@ enum kvad_status kvad_model_build_arrays(const struct kvad_description *descript
                                          const float *const (*parameters)[KVAD_PARAMETER_COUNT],
                                          const struct kvad_model_options *options,
                                          struct kvad_model **out, struct kvad_error *err);
+
+/** The workers of a load with one reference: the caller's, or a new pool of as many as options say.
+ * `options` may be NULL. */
+enum kvad_status kvad_model_threads(const struct kvad_model_options *options,
+                                    struct kvad_threads **out, struct kvad_error *err);
 
 /** Rows and columns of a parameter as y = W x reads it; biases and norms have one row. */
 void kvad_parameter_shape(const struct kvad_description *description, enum kvad_parameter parameter,

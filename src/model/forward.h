@@ -59,6 +59,10 @@ void kvad_forward_fill(struct kvad_forward *forward, float value);
  * worker of the pool and outlives them; NULL: no longer. Not while a step runs. */
 void kvad_forward_set_probe(struct kvad_forward *forward, const struct kvad_probe *probe);
 
+/** Of `n` panels of a linear layer those that worker `index` of `count` multiplies in a step:
+ * [*first, *last). */
+void kvad_forward_share(size_t n, unsigned index, unsigned count, size_t *first, size_t *last);
+
 /** Run one step. Neither allocates nor logs. On failure rows of new tokens may be written, lengths
  * are untouched: KVAD_ERR_NOT_FINITE (*failed_item says whose) with layer and position,
  * KVAD_ERR_CANCELLED when *interrupt became true. */

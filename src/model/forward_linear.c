@@ -101,6 +101,10 @@ static void fold_segments(const struct kvad_forward *f, const struct kvad_linear
     }
 }
 
+void kvad_forward_share(size_t n, unsigned index, unsigned count, size_t *first, size_t *last) {
+    forward_part(n, index, count, first, last);
+}
+
 struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
                                           const struct forward_worker *worker,
                                           const struct kvad_linear_weights *linear, float *y,
@@ -109,7 +113,7 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
                                           unsigned count) {
     size_t n_panels = kvad_panel_count(linear->n), first, last;
     struct forward_panels own;
-    forward_part(n_panels, index, count, &own.first, &own.last);
+    kvad_forward_share(n_panels, index, count, &own.first, &own.last);
     if (f->n_segment_floats == 0 || n_panels * KVAD_PANEL > f->widest_stride ||
         !forward_splits_linear(n_rows, n_panels, linear->k, count)) {
         run_panels(f, linear, y, y_stride, input, n_rows, own.first, own.last);

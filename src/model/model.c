@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/growing.h"
 #include "formats/locate.h"
+#include "model/build.h"
 
 struct range {
     const char *field;
@@ -99,6 +100,15 @@ void kvad_model_get_info_sized(const struct kvad_model *model, struct kvad_model
     };
     memcpy(ours.family, d->family, sizeof ours.family);
     kvad_growing_give(info, size, &ours, sizeof ours);
+}
+
+enum kvad_status kvad_model_threads(const struct kvad_model_options *options,
+                                    struct kvad_threads **out, struct kvad_error *err) {
+    if (!options) return kvad_threads_create(0, NULL, out, err);
+    if (!options->threads)
+        return kvad_threads_create(options->n_threads, &options->allocator, out, err);
+    *out = kvad_threads_retain(options->threads);
+    return KVAD_OK;
 }
 
 void kvad_model_options_init_sized(struct kvad_model_options *options, size_t size) {

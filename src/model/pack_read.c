@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "formats/locate.h"
 #include "model/config.h"
+#include "model/fill.h"
 #include "model/load_tokenizer.h"
 #include "model/pack.h"
 #include "tokenizer/tokenizer.h"
@@ -189,17 +190,26 @@ static enum kvad_status read_tokenizer(struct reader *r, struct kvad_model *mode
     return status;
 }
 
+static enum kvad_status copy_weights(struct reader *r, struct kvad_model *model,
+                                     const bool present[KVAD_PARAMETER_COUNT]) {
+    struct kvad_threads *threads;
+    KVAD_TRY(kvad_model_allocate(model, present, r->err));
+    KVAD_TRY(kvad_model_threads(r->options, &threads, r->err));
+    kvad_model_fill_copy(model, r->map.data + r->header.data_offset, threads);
+    kvad_threads_release(&threads);
+    return KVAD_OK;
+}
+
 /* The weights where they are, or a copy of them; and their checksum, if wanted. */
-static enum kvad_status take_weights(struct reader *r, struct kvad_model *model) {
-    const unsigned char *data = r->map.data + r->header.data_offset;
+static enum kvad_status take_weights(struct reader *r, struct kvad_model *model,
+                                     const bool present[KVAD_PARAMETER_COUNT]) {
     if (r->options->no_map) {
-        model->area = kvad_alloc(&model->heap, model->area_bytes);
-        if (!model->area) return kvad_fail_memory(r->err, "the weights", model->area_bytes);
-        memcpy(model->area, data, model->area_bytes);
+        KVAD_TRY(copy_weights(r, model, present));
     } else {
         /* Mapped read-only: nobody writes to a model's weights. */
-        model->area = (void *)(uintptr_t)data;
+        model->area = (void *)(uintptr_t)(r->map.data + r->header.data_offset);
         model->map = r->map;
+        KVAD_TRY(kvad_model_place(model, present, r->err));
     }
     if (r->options->verify && XXH64(model->area, model->area_bytes, 0) != r->header.data_hash)
         return kvad_fail(r->err, KVAD_ERR_FORMAT, "%s: checksum of the weights is wrong: damaged",
@@ -218,8 +228,7 @@ static enum kvad_status read_model(struct reader *r, struct kvad_model *model) {
         return kvad_fail(r->err, KVAD_ERR_FORMAT,
                          "%s: %llu bytes of weights, its description needs %zu: damaged", r->path,
                          (unsigned long long)r->header.data_bytes, model->area_bytes);
-    KVAD_TRY(take_weights(r, model));
-    KVAD_TRY(kvad_model_place(model, present, r->err));
+    KVAD_TRY(take_weights(r, model, present));
     KVAD_TRY(read_tokenizer(r, model));
     if (model->tokenizer) kvad_model_decide_tokens(model->tokenizer, model);
     if (model->n_tokens > model->description.n_vocab) model->n_tokens = model->description.n_vocab;

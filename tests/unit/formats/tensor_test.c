@@ -162,6 +162,38 @@ static void test_scalar_is_a_row_of_one_and_empty_rows_write_nothing(void **stat
     assert_true(out == 1.0f);
 }
 
+static void test_a_part_of_a_row_is_that_part_of_the_whole(void **state) {
+    (void)state;
+    static const enum kvad_dtype dtypes[] = {KVAD_DTYPE_F32, KVAD_DTYPE_F16, KVAD_DTYPE_BF16,
+                                             KVAD_DTYPE_F64};
+    unsigned char data[3 * 7 * 8];
+    float row[7], part[8];
+    struct kvad_error err;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 37 % 61); /* no NaN: exponents stay low */
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (int turned = 0; turned < 2; turned++) {
+            struct kvad_tensor tensor = matrix_of(dtypes[d], data, 3, 7);
+            if (turned) tensor.stride[0] = 1, tensor.stride[1] = 3;
+            for (size_t r = 0; r < 3; r++) {
+                assert_ok(kvad_tensor_read_row(&tensor, r, row, &err), &err);
+                for (size_t first = 0; first <= 7; first++)
+                    for (size_t n = 0; n <= 7 - first; n++) {
+                        part[n] = -1;
+                        assert_ok(kvad_tensor_read(&tensor, r, first, n, part, &err), &err);
+                        assert_memory_equal(part, row + first, n * sizeof *part);
+                        assert_true(part[n] == -1);
+                    }
+            }
+            assert_fails(kvad_tensor_read(&tensor, 1, 8, 0, part, &err), KVAD_ERR_ARGUMENT, &err,
+                         "columns 8 to 8 are outside its 7");
+            assert_fails(kvad_tensor_read(&tensor, 1, 3, 5, part, &err), KVAD_ERR_ARGUMENT, &err,
+                         "columns 3 to 8 are outside its 7");
+            assert_fails(kvad_tensor_read(&tensor, 1, 3, SIZE_MAX, part, &err), KVAD_ERR_ARGUMENT,
+                         &err, "outside its 7");
+        }
+}
+
 static void test_what_cannot_be_read_is_named(void **state) {
     (void)state;
     static const unsigned char data[64] = {0};
@@ -215,6 +247,7 @@ int main(void) {
         cmocka_unit_test(test_rows_are_read_from_any_address),
         cmocka_unit_test(test_strides_are_honoured),
         cmocka_unit_test(test_scalar_is_a_row_of_one_and_empty_rows_write_nothing),
+        cmocka_unit_test(test_a_part_of_a_row_is_that_part_of_the_whole),
         cmocka_unit_test(test_what_cannot_be_read_is_named),
         cmocka_unit_test(test_shape_text_is_always_terminated),
         cmocka_unit_test(test_dtype_names_and_sizes_belong_together),

@@ -18,11 +18,13 @@ struct host {
 };
 
 static inline enum kvad_status open_model(void *user, enum kvad_weight_type weights,
-                                          struct kvad_model **out, struct kvad_error *err) {
+                                          struct kvad_threads *threads, struct kvad_model **out,
+                                          struct kvad_error *err) {
     struct host *host = user;
     struct kvad_model_options options;
     kvad_model_options_init(&options);
     options.weights = weights;
+    options.threads = threads;
     host->n_models++;
     enum kvad_status status = kvad_synthetic_build("tiny", 1, &options, out, err);
     host->model = status == KVAD_OK ? *out : NULL;

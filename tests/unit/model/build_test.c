@@ -19,20 +19,21 @@ static const struct kvad_description grouped = {.family = "test",
                                                 .norm_eps = 1e-5f,
                                                 .eos = -1};
 
-static enum kvad_status read_element_row(void *user, enum kvad_parameter parameter, uint32_t layer,
-                                         size_t row, float *out, struct kvad_error *e) {
+static enum kvad_status read_elements(void *user, enum kvad_parameter parameter, uint32_t layer,
+                                      size_t row, size_t first, size_t n, float *out,
+                                      struct kvad_error *e) {
     const struct kvad_description *d = user;
     size_t n_rows, n_columns;
     (void)e;
     kvad_parameter_shape(d, parameter, &n_rows, &n_columns);
-    assert_true(row < n_rows);
-    for (size_t i = 0; i < n_columns; i++)
-        out[i] = element(parameter, layer, row, i);
+    assert_true(row < n_rows && first + n <= n_columns);
+    for (size_t i = 0; i < n; i++)
+        out[i] = element(parameter, layer, row, first + i);
     return KVAD_OK;
 }
 
 static struct kvad_model_source source_of(const struct kvad_description *d) {
-    struct kvad_model_source source = {.read_row = read_element_row, .user = (void *)(uintptr_t)d};
+    struct kvad_model_source source = {.read = read_elements, .user = (void *)(uintptr_t)d};
     for (size_t p = 0; p < KVAD_PARAMETER_COUNT; p++)
         source.present[p] = true;
     return source;
@@ -131,8 +132,8 @@ static void test_arrays_build_the_same_model(void **state) {
             kvad_parameter_shape(&grouped, p, &n_rows, &n_columns);
             float *values = calloc(n_rows * n_columns, sizeof *values);
             for (size_t r = 0; r < n_rows; r++)
-                read_element_row((void *)(uintptr_t)&grouped, p, set ? set - 1 : 0, r,
-                                 values + r * n_columns, NULL);
+                read_elements((void *)(uintptr_t)&grouped, p, set ? set - 1 : 0, r, 0, n_columns,
+                              values + r * n_columns, NULL);
             arrays[set][p] = values;
         }
     const float *const(*const_arrays)[KVAD_PARAMETER_COUNT] =
@@ -233,6 +234,18 @@ static void test_progress_rises_to_the_total_and_can_cancel(void **state) {
     assert_int_equal(heap.n_live, 0);
 }
 
+static void test_a_wrong_number_of_workers_is_refused(void **state) {
+    (void)state;
+    struct kvad_model_source source = source_of(&grouped);
+    struct kvad_model_options options;
+    struct kvad_model *model = NULL;
+    kvad_model_options_init(&options);
+    options.n_threads = 5000;
+    assert_fails(kvad_model_build(&grouped, &source, &options, &model, &err), KVAD_ERR_ARGUMENT,
+                 &err, "threads: 5000 is more than 4096");
+    assert_null(model);
+}
+
 static void test_failing_allocations_leave_nothing_behind(void **state) {
     (void)state;
     struct kvad_model_source source = source_of(&grouped);
@@ -287,6 +300,7 @@ int main(void) {
         cmocka_unit_test(test_arrays_build_the_same_model),
         cmocka_unit_test(test_senseless_descriptions_are_refused_by_field),
         cmocka_unit_test(test_progress_rises_to_the_total_and_can_cancel),
+        cmocka_unit_test(test_a_wrong_number_of_workers_is_refused),
         cmocka_unit_test(test_failing_allocations_leave_nothing_behind),
         cmocka_unit_test(test_a_model_lives_until_its_last_reference),
     };

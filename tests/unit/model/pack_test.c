@@ -289,6 +289,7 @@ static void test_without_a_map_the_file_may_shrink_under_the_model(void **state)
     assert_ok(kvad_model_pack(model, path, &err), &err);
     kvad_model_options_init(&options);
     options.no_map = options.verify = true;
+    options.n_threads = 3;
     assert_ok(kvad_model_load(path, &options, &packed, &err), &err);
     assert_int_equal(truncate(path, 0), 0);
     assert_same_model(model, packed);
