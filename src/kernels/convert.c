@@ -1,6 +1,7 @@
 /* Panels of weights in the other types, and back to floats. Plain C that every CPU compiles to the
  * same bits. */
 #include <float.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -51,51 +52,81 @@ static unsigned char *quants_of(enum kvad_weight_type type, unsigned char *panel
     return panel + g / 2 * superblock_bytes(type) + SCALES + g % 2 * group_bytes(type);
 }
 
-static void put_scale(unsigned char *at, float scale) {
+/* Output j of the panel is lane j, and every loop over lanes becomes vectors. */
+typedef float lanes[KVAD_PANEL];
+
+static void put_scale(unsigned char *scales, size_t lane, float scale) {
     uint16_t half = kvad_f16_from_float(scale);
-    at[0] = (unsigned char)(half & 255);
-    at[1] = (unsigned char)(half >> 8);
+    scales[2 * lane] = (unsigned char)(half & 255);
+    scales[2 * lane + 1] = (unsigned char)(half >> 8);
 }
 
-/* Output j of one group to q8: scale max|x| / 127, quotient rounded half away from zero (the
- * reference quantiser of Q8_0). */
-static void convert_q8(unsigned char *scales, unsigned char *quants, const float *x, size_t n,
-                       size_t j) {
-    float max = 0;
+/* Four bytes of each lane side by side: byte r of lane j is the low one of quads[r][j]. */
+static void put_quads(unsigned char *out, const uint32_t (*quads)[KVAD_PANEL]) {
+    for (size_t j = 0; j < KVAD_PANEL; j++) {
+        uint32_t word = quads[0][j] | quads[1][j] << 8 | quads[2][j] << 16 | quads[3][j] << 24;
+        for (size_t r = 0; r < 4; r++)
+            out[4 * j + r] = (unsigned char)(word >> 8 * r);
+    }
+}
+
+/* One group to q8: scale max|x| / 127, quotient rounded half away from zero (the reference
+ * quantiser of Q8_0). */
+static void convert_q8(unsigned char *scales, unsigned char *quants, const lanes *x, size_t n) {
+    lanes max = {0}, inverse;
+    uint32_t q[KVAD_GROUP][KVAD_PANEL];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < KVAD_PANEL; j++) {
+            float magnitude = x[i][j] < 0 ? -x[i][j] : x[i][j];
+            /* A NaN stays and becomes the scale, so that it is not lost. */
+            bool is_larger = max[j] == max[j] && !(magnitude <= max[j]);
+            max[j] = is_larger ? magnitude : max[j];
+        }
+    for (size_t j = 0; j < KVAD_PANEL; j++) {
+        inverse[j] = inverse_of(max[j] / 127.0f);
+        put_scale(scales, j, max[j] / 127.0f);
+    }
     for (size_t i = 0; i < n; i++) {
-        float magnitude = x[i * KVAD_PANEL] < 0 ? -x[i * KVAD_PANEL] : x[i * KVAD_PANEL];
-        /* A NaN stays and becomes the scale, so that it is not lost. */
-        max = max != max || magnitude <= max ? max : magnitude;
+        lanes scaled; /* in loops of their own: both become vectors */
+        for (size_t j = 0; j < KVAD_PANEL; j++)
+            scaled[j] = (inverse[j] != 0 ? x[i][j] : 0) * inverse[j]; /* not infinity times 0 */
+        for (size_t j = 0; j < KVAD_PANEL; j++)
+            q[i][j] = (uint32_t)(round_half_away(scaled[j]) + 128);
     }
-    float scale = max / 127.0f;
-    float inverse = inverse_of(scale);
-    put_scale(scales + 2 * j, scale);
-    for (size_t i = 0; i < KVAD_GROUP; i++) {
-        int q = i < n && inverse != 0 ? round_half_away(x[i * KVAD_PANEL] * inverse) : 0;
-        quants[(i / 4 * KVAD_PANEL + j) * 4 + i % 4] = (unsigned char)(q + 128);
-    }
+    for (size_t i = n; i < KVAD_GROUP; i++)
+        for (size_t j = 0; j < KVAD_PANEL; j++)
+            q[i][j] = 128;
+    for (size_t i = 0; i < KVAD_GROUP; i += 4)
+        put_quads(quants + i * KVAD_PANEL, &q[i]);
 }
 
 /* The same to q4: scale = the value of the largest magnitude / -8, n = min(15, x / scale + 8.5) (as
  * in Q4_0). */
-static void convert_q4(unsigned char *scales, unsigned char *quants, const float *x, size_t n,
-                       size_t j) {
-    float max = 0, extreme = 0;
-    for (size_t i = 0; i < n; i++) {
-        float v = x[i * KVAD_PANEL], magnitude = v < 0 ? -v : v;
-        if (max == max && !(magnitude <= max)) {
-            max = magnitude;
-            extreme = v;
+static void convert_q4(unsigned char *scales, unsigned char *quants, const lanes *x, size_t n) {
+    lanes max = {0}, extreme = {0}, inverse;
+    uint32_t q[KVAD_GROUP][KVAD_PANEL];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < KVAD_PANEL; j++) {
+            float v = x[i][j], magnitude = v < 0 ? -v : v;
+            bool is_larger = max[j] == max[j] && !(magnitude <= max[j]);
+            max[j] = is_larger ? magnitude : max[j];
+            extreme[j] = is_larger ? v : extreme[j];
         }
+    for (size_t j = 0; j < KVAD_PANEL; j++) {
+        inverse[j] = inverse_of(extreme[j] / -8.0f);
+        put_scale(scales, j, extreme[j] / -8.0f);
     }
-    float scale = extreme / -8.0f;
-    float inverse = inverse_of(scale);
-    put_scale(scales + 2 * j, scale);
-    for (size_t i = 0; i < KVAD_GROUP; i++) {
-        float shifted = i < n ? x[i * KVAD_PANEL] * inverse + 8.5f : 8.5f;
-        unsigned q = shifted >= 15 ? 15 : shifted > 0 ? (unsigned)shifted : 0;
-        unsigned char *both = &quants[(i / 8 * KVAD_PANEL + j) * 4 + i % 4];
-        *both = (unsigned char)(i % 8 < 4 ? q : *both | q << 4);
+    for (size_t i = 0; i < KVAD_GROUP; i++)
+        for (size_t j = 0; j < KVAD_PANEL; j++) {
+            float shifted = i < n ? x[i][j] * inverse[j] + 8.5f : 8.5f;
+            shifted = shifted > 0 ? shifted : 0; /* NaN too */
+            q[i][j] = (uint32_t)(int32_t)(shifted < 15 ? shifted : 15);
+        }
+    for (size_t i = 0; i < KVAD_GROUP; i += 8) {
+        for (size_t r = 0; r < 4; r++)
+            for (size_t j = 0; j < KVAD_PANEL; j++)
+                q[i + r][j] |= q[i + 4 + r][j] << 4;
+        put_quads(quants + i / 2 * KVAD_PANEL, &q[i]);
     }
 }
 
@@ -103,11 +134,10 @@ static void convert_quant(enum kvad_weight_type type, unsigned char *out, const 
                           size_t k) {
     memset(out, 0, kvad_panel_bytes(type, k));
     for (size_t g = 0; g < kvad_quant_groups(k); g++) {
-        const float *x = panel + g * KVAD_GROUP * KVAD_PANEL;
+        const lanes *x = (const lanes *)(panel + g * KVAD_GROUP * KVAD_PANEL);
         size_t left = k - g * KVAD_GROUP, n = left < KVAD_GROUP ? left : KVAD_GROUP;
-        for (size_t j = 0; j < KVAD_PANEL; j++)
-            (type == KVAD_WEIGHTS_Q8 ? convert_q8 : convert_q4)(
-                scales_of(type, out, g), quants_of(type, out, g), x + j, n, j);
+        (type == KVAD_WEIGHTS_Q8 ? convert_q8 : convert_q4)(scales_of(type, out, g),
+                                                            quants_of(type, out, g), x, n);
     }
 }
 
