@@ -36,13 +36,14 @@ static void print_rate(const struct kvad_stats *rate) {
 
 static void print_ceilings(const struct kvad_bench_result *result) {
     printf("\nCeilings of the machine, measured between the samples\n"
-           "wts  %11s %9s %10s +-%% %10s +-%% %10s +-%%\n",
-           "bytes", "load ms", "read GB/s", "GFLOP/s", "int8 GOP/s");
+           "wts  %11s %10s %9s %10s +-%% %10s +-%% %10s +-%%\n",
+           "bytes", "huge pages", "load ms", "read GB/s", "GFLOP/s", "int8 GOP/s");
     for (size_t i = 0; i < result->n_models; i++) {
         const struct kvad_bench_model *m = &result->models[i];
-        char size[CLI_SIZE_TEXT];
+        char size[CLI_SIZE_TEXT], huge[CLI_SIZE_TEXT];
         cli_format_size(m->weight_bytes, size);
-        printf("%-4s %11s %9.0f", kvad_weight_type_name(m->weights), size, m->load_ms);
+        cli_format_size(m->huge_page_bytes, huge);
+        printf("%-4s %11s %10s %9.0f", kvad_weight_type_name(m->weights), size, huge, m->load_ms);
         print_rate(&m->read_rate);
         print_rate(&m->fma_rate);
         print_rate(&m->dot_rate);

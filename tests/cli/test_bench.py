@@ -2,6 +2,7 @@
 value of a time, only at what must hold on any machine, however busy."""
 
 import json
+import re
 import signal
 import time
 
@@ -137,6 +138,14 @@ def test_tables_for_people(kvad):
     assert text.isascii() and "n none, g grow, s static, p paged" in text
     assert max(map(len, lines[3:])) <= 100
     assert sum(line.startswith("f32  f32  paged") for line in lines) == 2 + 2 + 2
+
+
+def test_table_tells_bytes_in_huge_pages(kvad):
+    """Of the process: read bandwidth depends on them."""
+    text = kvad.text("bench", "--synthetic", "tiny", *QUICK, "--cache", "paged", "--prefill", "", "--batch", "")
+    head, row = re.search(r"^(wts +bytes .*)\n(f32 .*)$", text, re.M).groups()
+    assert head.split()[:4] == ["wts", "bytes", "huge", "pages"]
+    assert re.match(r"f32 +[\d.]+ KiB +[\d.]+ (?:[KMG]iB|bytes) +\d+ ", row), row
 
 
 def test_chart_shows_every_policy_at_every_context(kvad):
