@@ -210,9 +210,10 @@ struct kvad_model_options {
     bool verify; /* of a packed file, check the checksum of all weights: reads the whole file */
     enum kvad_weight_type weights; /* converted at load; AUTO by default */
     bool no_map;                   /* read a packed file into memory instead of mapping it */
-    struct kvad_threads
-        *threads;       /* who convert the weights and touch their memory first, best those
-                                      of the engine; NULL: a pool of n_threads for the load */
+    /* The workers that convert the weights and write their memory first, best those of the engine.
+     * Borrowed for the call, as one of their runs: steps of engines with this pool wait for its
+     * end, for ever if `progress` asks for one. NULL: a pool of n_threads, for the call alone. */
+    struct kvad_threads *threads;
     unsigned n_threads; /* 0: automatic */
 };
 
@@ -284,8 +285,8 @@ KVAD_API struct kvad_tokenizer *kvad_model_tokenizer(const struct kvad_model *mo
 
 struct kvad_threads;
 
-/** A pool of `n` workers including the caller; 0 means min(physical cores, affinity, cgroup quota).
- */
+/** A pool of `n` workers including the caller; 0 means min(physical cores, affinity, cgroup quota),
+ * or fewer where no more threads can start, which is KVAD_ERR_NO_MEMORY for any other `n`. */
 KVAD_API enum kvad_status kvad_threads_create(unsigned n, const struct kvad_allocator *allocator,
                                               struct kvad_threads **out, struct kvad_error *err);
 KVAD_API struct kvad_threads *kvad_threads_retain(struct kvad_threads *threads);

@@ -43,12 +43,9 @@ struct kvad_threads {
     _Atomic long owner;   /* process whose workers these are; its negative while it takes over */
     _Atomic unsigned n_references;
     struct kvad_allocator hook;
+    size_t bytes;            /* of all this */
     struct worker workers[]; /* [n_wanted - 1] */
 };
-
-static size_t pool_bytes(unsigned n) {
-    return sizeof(struct kvad_threads) + (n - 1) * sizeof(struct worker);
-}
 
 void kvad_threads_barrier(struct kvad_threads *threads) {
     uint32_t seen = kvad_gate_value(&threads->meet);
@@ -170,15 +167,18 @@ static void adopt(struct kvad_threads *pool) {
 enum kvad_status kvad_threads_create(unsigned n, const struct kvad_allocator *allocator,
                                      struct kvad_threads **out, struct kvad_error *err) {
     unsigned n_cpus = kvad_cpu_count_allowed();
-    if (n == 0) n = kvad_cpu_count_default();
+    bool is_automatic = n == 0;
+    if (is_automatic) n = kvad_cpu_count_default();
     if (n > MAX_THREADS)
         return kvad_fail(err, KVAD_ERR_ARGUMENT, "threads: %u is more than %d", n, MAX_THREADS);
 
     struct kvad_heap heap;
     kvad_heap_init(&heap, allocator);
-    struct kvad_threads *pool = kvad_alloc_zero(&heap, 1, pool_bytes(n));
-    if (!pool) return kvad_fail_memory(err, "a pool of threads", pool_bytes(n));
+    size_t bytes = sizeof(struct kvad_threads) + (n - 1) * sizeof(struct worker);
+    struct kvad_threads *pool = kvad_alloc_zero(&heap, 1, bytes);
+    if (!pool) return kvad_fail_memory(err, "a pool of threads", bytes);
     pool->hook = heap.hook;
+    pool->bytes = bytes;
     pool->n_wanted = n;
     /* Spinning where workers outnumber CPUs takes the CPU from the one that is waited for. */
     pool->spins = n <= n_cpus;
@@ -187,10 +187,12 @@ enum kvad_status kvad_threads_create(unsigned n, const struct kvad_allocator *al
     reset(pool);
 
     int error = start_workers(pool);
-    if (error != 0) {
-        enum kvad_status status =
-            kvad_fail(err, KVAD_ERR_NO_MEMORY, "threads: worker %u of %u cannot start: %s",
-                      pool->n_running, n, strerror(error));
+    if (is_automatic) {
+        pool->n_wanted = pool->n_running; /* a limit of threads is a limit like those of CPUs */
+    } else if (error != 0) {
+        enum kvad_status status = kvad_fail(
+            err, KVAD_ERR_NO_MEMORY, "threads: worker %u of %u cannot start: %s: ask for fewer",
+            pool->n_running, n, strerror(error));
         kvad_threads_release(&pool);
         return status;
     }
@@ -216,7 +218,7 @@ void kvad_threads_release(struct kvad_threads **threads) {
     kvad_gate_deinit(&pool->start);
     struct kvad_heap heap;
     kvad_heap_init(&heap, &pool->hook);
-    kvad_free(&heap, pool, pool_bytes(pool->n_wanted));
+    kvad_free(&heap, pool, pool->bytes);
 }
 
 unsigned kvad_threads_count(const struct kvad_threads *threads) {

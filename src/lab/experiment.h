@@ -15,7 +15,7 @@
 #include "lab/claims.h"
 
 struct kvad_experiment_options {
-    /* Makes the model; called once, with KVAD_WEIGHTS_AUTO and without workers. */
+    /* Makes the model; called once, with KVAD_WEIGHTS_AUTO and `threads` NULL. */
     enum kvad_status (*open_model)(void *user, enum kvad_weight_type weights,
                                    struct kvad_threads *threads, struct kvad_model **out,
                                    struct kvad_error *err);

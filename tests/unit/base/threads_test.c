@@ -270,11 +270,39 @@ static void test_worker_that_cannot_start_undoes_the_others(void **state) {
         setrlimit(RLIMIT_AS, &limit);
         enum kvad_status status = kvad_threads_create(200, &hook, &pool, &err);
         bool good = status == KVAD_ERR_NO_MEMORY && !pool && counter.bytes == 0 &&
-                    strstr(err.text, "of 200 cannot start");
+                    strstr(err.text, "of 200 cannot start") && strstr(err.text, ": ask for fewer");
         _exit(good ? 0 : 1);
     }
     assert_child_succeeds(child);
 }
+
+#if defined(__GLIBC__)
+/* No thread can start where its stack would be half of the address space. */
+static bool is_alone_without_stacks(void) {
+    struct counter counter = {0};
+    struct kvad_allocator hook = {counted_allocate, counted_release, &counter};
+    struct kvad_error err = {0};
+    struct kvad_threads *pool = NULL;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, SIZE_MAX / 2 + 1);
+    if (pthread_setattr_default_np(&attributes) != 0) return false;
+    if (kvad_threads_create(2, &hook, &pool, &err) != KVAD_ERR_NO_MEMORY) return false;
+    if (kvad_threads_create(0, &hook, &pool, &err) != KVAD_OK) return false;
+    bool is_alone = kvad_threads_count(pool) == 1 && run_gives_right_sums(pool);
+    kvad_threads_release(&pool);
+    return is_alone && counter.bytes == 0;
+}
+
+static void test_an_automatic_pool_has_the_workers_that_can_start(void **state) {
+    (void)state;
+    if (HAS_TSAN || HAS_ASAN) skip(); /* their threads have stacks of another size */
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(is_alone_without_stacks() ? 0 : 1);
+    assert_child_succeeds(child);
+}
+#endif
 
 static void test_automatic_count_is_at_least_one(void **state) {
     (void)state;
@@ -300,6 +328,9 @@ int main(void) {
         cmocka_unit_test(test_last_release_gives_all_memory_back),
         cmocka_unit_test(test_failed_creation_says_why_and_writes_nothing),
         cmocka_unit_test(test_worker_that_cannot_start_undoes_the_others),
+#if defined(__GLIBC__)
+        cmocka_unit_test(test_an_automatic_pool_has_the_workers_that_can_start),
+#endif
         cmocka_unit_test(test_automatic_count_is_at_least_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
