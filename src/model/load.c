@@ -160,6 +160,7 @@ enum kvad_status kvad_model_inspect_sized(const char *path,
     if (!path || !*path) return kvad_fail(err, KVAD_ERR_ARGUMENT, "the model's path is empty");
     if (kvad_pack_probe(path)) {
         struct kvad_model *model = NULL;
+        l.options.no_map = false; /* a copy would read all weights */
         KVAD_TRY(kvad_pack_load(path, &l.options, &model, err));
         kvad_model_get_info_sized(model, info, size);
         kvad_model_release(&model);

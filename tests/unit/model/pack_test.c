@@ -300,6 +300,35 @@ static void test_without_a_map_the_file_may_shrink_under_the_model(void **state)
     kvad_model_release(&packed);
 }
 
+/* Memory for names, not for weights. */
+static void *allocate_little(void *user, size_t size, size_t alignment) {
+    void *memory = NULL;
+    (void)user;
+    return size < 64 << 10 && posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+}
+static void release_little(void *user, void *memory, size_t size) {
+    (void)user, (void)size;
+    free(memory);
+}
+
+static void test_inspection_copies_no_weights_even_without_a_map(void **state) {
+    (void)state;
+    struct kvad_model *model;
+    struct kvad_model_options options;
+    struct kvad_model_info info;
+    struct kvad_error err;
+    assert_ok(kvad_model_load("models/shakespeare-char", NULL, &model, &err), &err);
+    assert_ok(kvad_model_pack(model, path, &err), &err);
+    kvad_model_release(&model);
+    kvad_model_options_init(&options);
+    options.no_map = true;
+    options.allocator = (struct kvad_allocator){allocate_little, release_little, NULL};
+    assert_fails(kvad_model_load(path, &options, &model, &err), KVAD_ERR_NO_MEMORY, &err,
+                 "weights");
+    assert_ok(kvad_model_inspect(path, &options, &info, &err), &err);
+    assert_true(info.is_packed);
+}
+
 static void test_damage_of_the_tokenizer_is_said_of_the_packed_file(void **state) {
     (void)state;
     struct kvad_model *model;
@@ -358,6 +387,7 @@ int main(void) {
         cmocka_unit_test(test_memory_that_is_refused_at_any_place_leaves_nothing),
         cmocka_unit_test(test_the_tokenizer_travels_with_the_model),
         cmocka_unit_test(test_without_a_map_the_file_may_shrink_under_the_model),
+        cmocka_unit_test(test_inspection_copies_no_weights_even_without_a_map),
         cmocka_unit_test(test_damage_of_the_tokenizer_is_said_of_the_packed_file),
         cmocka_unit_test(test_another_tokenizer_decides_which_ids_may_be_sampled),
     };
