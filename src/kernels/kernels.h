@@ -65,8 +65,10 @@ struct kvad_linear_quant_args {
 };
 typedef void kvad_linear_quant_fn(const struct kvad_linear_quant_args *args);
 
-/* One activation row of k floats to its quantised form of kvad_quant_row_bytes(k) bytes. */
-typedef void kvad_quantise_row_fn(unsigned char *out, const float *x, size_t k);
+/* Groups of an activation row of k floats into its quantised form of kvad_quant_row_bytes(k) bytes:
+ * n floats, those from group `first` on; whole groups but for the last of the row. */
+typedef void kvad_quantise_row_fn(unsigned char *out, size_t k, size_t first, const float *x,
+                                  size_t n);
 
 /* y[i] = (x[i] - mean) / sqrt(var + eps) * weight[i] + bias[i]; bias may be NULL; n >= 1; y may
  * equal x. */
@@ -76,8 +78,11 @@ typedef void kvad_layer_norm_fn(float *y, const float *x, const float *weight, c
 /* y[i] = f(x[i]); y may equal x. */
 typedef void kvad_unary_fn(float *y, const float *x, size_t n);
 
-/* y[i] = y[i] + x[i]: the residual h + (total + b). */
+/* y[i] = y[i] + x[i]. */
 typedef void kvad_add_fn(float *y, const float *x, size_t n);
+
+/* The same, the residual h + (total + b); returns whether all sums are finite. */
+typedef bool kvad_residual_fn(float *y, const float *x, size_t n);
 
 /* y[i] = x[i] * scale, rounded once: the scaled query; y may equal x. */
 typedef void kvad_scale_fn(float *y, const float *x, float scale, size_t n);
@@ -140,6 +145,7 @@ struct kvad_kernels {
     kvad_quantise_row_fn *quantise_row;
     kvad_layer_norm_fn *layer_norm;
     kvad_add_fn *add;
+    kvad_residual_fn *residual;
     kvad_scale_fn *scale;
     kvad_attention_chunk_fn *attention_chunk;
     kvad_attention_merge_fn *attention_merge;

@@ -36,46 +36,90 @@ static void embed_row(const struct kvad_forward *f, size_t r) {
     f->kernels->add(h, f->model->positions + position_of(f, row) * d_model, d_model);
 }
 
-/* Norm of every row: few rows by every worker for itself, many rows in shares and a barrier. */
-static const float *norm_rows(const struct kvad_forward *f, const struct forward_worker *worker,
-                              const struct kvad_norm_weights *norm, unsigned index,
-                              unsigned count) {
+static void norm_row(const struct kvad_forward *f, const struct kvad_norm_weights *norm, float *y,
+                     size_t row) {
     const struct kvad_description *d = &f->model->description;
-    bool is_private = f->n_rows <= FORWARD_PRIVATE_ROWS;
-    float *normed = is_private ? worker->normed : f->normed;
-    for (size_t r = is_private ? 0 : index; r < f->n_rows; r += is_private ? 1 : count)
-        f->kernels->layer_norm(normed + r * f->d_stride, f->hidden + r * f->d_stride, norm->weight,
-                               norm->bias, d->d_model, d->norm_eps);
-    if (is_private)
-        forward_mark(worker, KVAD_PART_NORM);
-    else
-        forward_barrier(f, worker, KVAD_PART_NORM);
-    return normed;
+    f->kernels->layer_norm(y, f->hidden + row * f->d_stride, norm->weight, norm->bias, d->d_model,
+                           d->norm_eps);
 }
 
-/* hidden += linear(x), for this worker's columns; also looks for values that are not finite. What
- * is added lies in pieces, one for each worker: in rows that two workers share their cache lines
- * would go to and fro, for a CPU fetches lines beyond those that it is told to. */
-static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
-                       const struct kvad_linear_weights *linear, const float *x, size_t x_stride,
-                       enum kvad_part part, unsigned index, unsigned count) {
-    struct forward_input input =
-        kvad_forward_input(f, worker, x, x_stride, f->n_rows, linear->k, index, count);
-    size_t first, last;
-    forward_part(kvad_panel_count(linear->n), index, count, &first, &last);
-    size_t column = first * KVAD_PANEL, stride = (last - first) * KVAD_PANEL;
-    float *delta = f->delta + f->n_rows * column;
-    kvad_forward_linear(f, worker, linear, delta - column, stride, input, f->n_rows, part, index,
-                        count);
+/* Norm and quantise this worker's share of many rows, a few at a time. */
+static void norm_and_quantise(const struct kvad_forward *f, const struct forward_worker *worker,
+                              const struct kvad_norm_weights *norm, unsigned index,
+                              unsigned count) {
+    size_t d_model = f->model->description.d_model, first, last;
+    forward_part(f->n_rows, index, count, &first, &last);
+    for (size_t end; first < last; first = end) {
+        end = kvad_min_size(first + FORWARD_PRIVATE_ROWS, last);
+        for (size_t r = first; r < end; r++)
+            norm_row(f, norm, worker->normed + (r - first) * f->d_stride, r);
+        forward_mark(worker, KVAD_PART_NORM);
+        for (size_t r = first; r < end; r++)
+            f->kernels->quantise_row(f->quant + r * f->quant_stride, d_model, 0,
+                                     worker->normed + (r - first) * f->d_stride, d_model);
+        forward_mark(worker, KVAD_PART_QUANTISE);
+    }
+}
+
+/* Norm of every row, as a linear reads it: few rows by every worker for itself, many rows in shares
+ * and a barrier. */
+static struct forward_input norm_rows(const struct kvad_forward *f,
+                                      const struct forward_worker *worker,
+                                      const struct kvad_norm_weights *norm, unsigned index,
+                                      unsigned count) {
+    if (!forward_shares_rows(f)) {
+        for (size_t r = 0; r < f->n_rows; r++)
+            norm_row(f, norm, worker->normed + r * f->d_stride, r);
+        forward_mark(worker, KVAD_PART_NORM);
+        return kvad_forward_input(f, worker, worker->normed, f->d_stride, f->n_rows,
+                                  f->model->description.d_model, index, count);
+    }
+    bool is_quantised = f->quant_stride > 0;
+    if (is_quantised) norm_and_quantise(f, worker, norm, index, count);
+    for (size_t r = index; !is_quantised && r < f->n_rows; r += count)
+        norm_row(f, norm, f->normed + r * f->d_stride, r);
+    forward_barrier(f, worker, KVAD_PART_NORM);
+    return (struct forward_input){is_quantised ? NULL : f->normed, f->d_stride, f->quant,
+                                  f->quant_stride};
+}
+
+/* hidden += what the panels [first, last) of a linear gave; also looks for values that are not
+ * finite. */
+static void add_columns(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
+                        const struct kvad_linear_weights *linear, const float *delta, size_t first,
+                        size_t last) {
     /* Without the padding of the last panel: nothing clears it, so that what a failed step left
      * there would be found again for ever. */
-    size_t end = kvad_min_size(last * KVAD_PANEL, linear->n);
+    size_t column = first * KVAD_PANEL, end = kvad_min_size(last * KVAD_PANEL, linear->n);
     if (column >= end) return;
-    size_t n_columns = end - column;
     for (size_t r = 0; r < f->n_rows; r++) {
         float *h = f->hidden + r * f->d_stride + column;
-        f->kernels->add(h, delta + r * stride, n_columns);
-        if (!kvad_forward_is_finite(h, n_columns)) kvad_forward_mark_bad(worker, layer, r);
+        const float *x = delta + r * (last - first) * KVAD_PANEL;
+        if (!f->kernels->residual(h, x, end - column)) kvad_forward_mark_bad(worker, layer, r);
+    }
+}
+
+/* hidden += linear(x), for this worker's columns. What is added lies in pieces, one for each
+ * worker: in rows that two workers share their cache lines would go to and fro, for a CPU fetches
+ * lines beyond those that it is told to. Many rows are added in blocks of columns, from the second
+ * cache. */
+static void add_linear(const struct kvad_forward *f, struct forward_worker *worker, size_t layer,
+                       const struct kvad_linear_weights *linear, struct forward_input input,
+                       enum kvad_part part, unsigned index, unsigned count) {
+    size_t first, last;
+    forward_part(kvad_panel_count(linear->n), index, count, &first, &last);
+    float *delta = f->delta + f->n_rows * first * KVAD_PANEL;
+    if (!forward_shares_rows(f)) {
+        kvad_forward_linear(f, worker, linear, delta - first * KVAD_PANEL,
+                            (last - first) * KVAD_PANEL, input, f->n_rows, part, index, count);
+        add_columns(f, worker, layer, linear, delta, first, last);
+        return;
+    }
+    for (size_t end; first < last; first = end) {
+        end = kvad_min_size(first + forward_block_panels(f), last);
+        kvad_forward_panels(f, linear, delta - first * KVAD_PANEL, (end - first) * KVAD_PANEL,
+                            input, f->n_rows, first, end);
+        add_columns(f, worker, layer, linear, delta, first, end);
     }
 }
 
@@ -94,12 +138,20 @@ static void store_rows(const struct kvad_forward *f, const struct forward_worker
     forward_barrier(f, worker, KVAD_PART_STORE_KV);
 }
 
+/* What attention gave, as `out` reads it. */
+static struct forward_input attended_input(const struct kvad_forward *f,
+                                           const struct forward_worker *worker, size_t k,
+                                           unsigned index, unsigned count) {
+    if (f->quantises_heads)
+        return (struct forward_input){.quant = f->quant, .quant_stride = f->quant_stride};
+    return kvad_forward_input(f, worker, f->attended, f->attended_stride, f->n_rows, k, index,
+                              count);
+}
+
 static void attention_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                            unsigned index, unsigned count) {
     const struct kvad_layer_weights *weights = &f->model->layers[layer];
-    const float *x = norm_rows(f, worker, &weights->norm1, index, count);
-    struct forward_input input =
-        kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->qkv.k, index, count);
+    struct forward_input input = norm_rows(f, worker, &weights->norm1, index, count);
     kvad_forward_linear(f, worker, &weights->qkv, f->qkv, f->qkv_stride, input, f->n_rows,
                         KVAD_PART_QKV, index, count);
     forward_barrier(f, worker, KVAD_PART_QKV);
@@ -109,26 +161,79 @@ static void attention_part(struct kvad_forward *f, struct forward_worker *worker
     else
         kvad_forward_attention(f, worker, layer);
     forward_barrier(f, worker, KVAD_PART_ATTENTION);
-    add_linear(f, worker, layer, &weights->out, f->attended, f->attended_stride, KVAD_PART_OUT,
-               index, count);
+    input = attended_input(f, worker, weights->out.k, index, count);
+    add_linear(f, worker, layer, &weights->out, input, KVAD_PART_OUT, index, count);
     forward_barrier(f, worker, KVAD_PART_OUT);
+}
+
+static void activate(const struct kvad_forward *f, float *y, size_t n) {
+    if (f->activation) f->activation(y, y, n);
+}
+
+/* Few rows, or floats: y = activation(up(x)) in f->ff, then what `down` reads. */
+static struct forward_input up_rows(const struct kvad_forward *f,
+                                    const struct forward_worker *worker,
+                                    const struct kvad_layer_weights *weights,
+                                    struct forward_input input, unsigned index, unsigned count) {
+    struct forward_panels own = kvad_forward_linear(f, worker, &weights->up, f->ff, f->ff_stride,
+                                                    input, f->n_rows, KVAD_PART_UP, index, count);
+    forward_mark(worker, KVAD_PART_UP);
+    for (size_t r = 0; own.first < own.last && r < f->n_rows; r++)
+        activate(f, f->ff + r * f->ff_stride + own.first * KVAD_PANEL,
+                 (own.last - own.first) * KVAD_PANEL);
+    forward_barrier(f, worker, KVAD_PART_ACTIVATION);
+    return kvad_forward_input(f, worker, f->ff, f->ff_stride, f->n_rows, weights->down.k, index,
+                              count);
+}
+
+/* Activation and quants of the panels [first, last) of `up`, a few rows at a time. */
+static void activate_and_quantise(const struct kvad_forward *f, const struct forward_worker *worker,
+                                  float *y, size_t first, size_t last) {
+    size_t stride = (last - first) * KVAD_PANEL, column = first * KVAD_PANEL;
+    size_t k = f->model->description.d_ff, n = kvad_min_size(stride, k - column);
+    for (size_t row = 0, end; row < f->n_rows; row = end) {
+        end = kvad_min_size(row + FORWARD_TILE_ROWS, f->n_rows);
+        for (size_t r = row; r < end; r++)
+            activate(f, y + r * stride, n);
+        forward_mark(worker, KVAD_PART_ACTIVATION);
+        for (size_t r = row; r < end; r++)
+            f->kernels->quantise_row(f->ff_quant + r * f->ff_quant_stride, k, column / KVAD_GROUP,
+                                     y + r * stride, n);
+        forward_mark(worker, KVAD_PART_QUANTISE);
+    }
+}
+
+/* Many rows for quantised weights: a worker's columns in blocks, each as quants before the next
+ * one, so that its floats never leave the second cache. */
+static struct forward_input up_quants(const struct kvad_forward *f,
+                                      const struct forward_worker *worker,
+                                      const struct kvad_linear_weights *up,
+                                      struct forward_input input, unsigned index, unsigned count) {
+    enum { PANELS = KVAD_GROUP / KVAD_PANEL };
+    size_t n_panels = kvad_panel_count(up->n), first, last;
+    forward_part((n_panels + PANELS - 1) / PANELS, index, count, &first, &last);
+    first *= PANELS;
+    last = kvad_min_size(last * PANELS, n_panels);
+    float *y = f->ff + f->n_rows * first * KVAD_PANEL;
+    for (size_t end; first < last; first = end) {
+        end = kvad_min_size(first + forward_block_panels(f), last);
+        kvad_forward_panels(f, up, y - first * KVAD_PANEL, (end - first) * KVAD_PANEL, input,
+                            f->n_rows, first, end);
+        forward_mark(worker, KVAD_PART_UP);
+        activate_and_quantise(f, worker, y, first, end);
+    }
+    forward_barrier(f, worker, KVAD_PART_QUANTISE);
+    return (struct forward_input){.quant = f->ff_quant, .quant_stride = f->ff_quant_stride};
 }
 
 static void mlp_part(struct kvad_forward *f, struct forward_worker *worker, size_t layer,
                      unsigned index, unsigned count) {
     const struct kvad_layer_weights *weights = &f->model->layers[layer];
-    const float *x = norm_rows(f, worker, &weights->norm2, index, count);
-    struct forward_input input =
-        kvad_forward_input(f, worker, x, f->d_stride, f->n_rows, weights->up.k, index, count);
-    struct forward_panels own = kvad_forward_linear(f, worker, &weights->up, f->ff, f->ff_stride,
-                                                    input, f->n_rows, KVAD_PART_UP, index, count);
-    forward_mark(worker, KVAD_PART_UP);
-    for (size_t r = 0; f->activation && own.first < own.last && r < f->n_rows; r++) {
-        float *y = f->ff + r * f->ff_stride + own.first * KVAD_PANEL;
-        f->activation(y, y, (own.last - own.first) * KVAD_PANEL);
-    }
-    forward_barrier(f, worker, KVAD_PART_ACTIVATION);
-    add_linear(f, worker, layer, &weights->down, f->ff, f->ff_stride, KVAD_PART_DOWN, index, count);
+    struct forward_input input = norm_rows(f, worker, &weights->norm2, index, count);
+    bool is_fused = f->quant_stride > 0 && forward_shares_rows(f);
+    input = is_fused ? up_quants(f, worker, &weights->up, input, index, count)
+                     : up_rows(f, worker, weights, input, index, count);
+    add_linear(f, worker, layer, &weights->down, input, KVAD_PART_DOWN, index, count);
     /* Worker 0 reads the flag, so that all workers stop at the same place. */
     if (index == 0) f->stop = f->interrupt && atomic_load(f->interrupt);
     forward_barrier(f, worker, KVAD_PART_DOWN);
@@ -213,6 +318,8 @@ static void plan_step(struct kvad_forward *f, const struct kvad_forward_item *it
         forward_splits_attention(f->n_rows, f->n_tiles * f->model->description.n_kv_heads,
                                  f->n_chunks, f->n_workers);
     if (f->splits_attention) f->stores_in_units = false;
+    f->quantises_heads = f->quant_stride > 0 && forward_shares_rows(f) &&
+                         f->model->description.head_dim % KVAD_GROUP == 0;
     for (size_t layer = 0; layer < f->model->description.n_layers; layer++)
         atomic_store_explicit(&f->claims[layer], 0, memory_order_relaxed);
 }

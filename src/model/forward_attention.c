@@ -174,6 +174,21 @@ static void attend_chunks(const struct kvad_forward *f, struct forward_worker *w
     }
 }
 
+/* o / l of one row and head, for `out`: as floats or, where it reads quants and heads are whole
+ * groups of them, as quants while they are in the first cache. */
+static void put_output(const struct kvad_forward *f, size_t row, size_t head, float *o, float l) {
+    const struct kvad_description *d = &f->model->description;
+    float *y = kvad_forward_output(f, row, head);
+    if (!f->quantises_heads) {
+        f->kernels->divide(y, o, l, d->head_dim);
+        return;
+    }
+    size_t at = (size_t)(y - f->attended), n = (size_t)d->n_heads * d->head_dim;
+    f->kernels->divide(o, o, l, d->head_dim);
+    f->kernels->quantise_row(f->quant + at / f->attended_stride * f->quant_stride, n,
+                             at % f->attended_stride / KVAD_GROUP, o, d->head_dim);
+}
+
 static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
                         const struct forward_tile *tile, size_t layer, size_t kv_head) {
     size_t head_dim = f->model->description.head_dim;
@@ -187,22 +202,28 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
     for (size_t g = 0; g < f->n_group; g++)
         for (size_t r = 0; r < tile->n_rows; r++) {
             size_t i = g * tile->n_rows + r;
-            size_t head = kvad_forward_query_head(f, kv_head, g);
-            float *y = kvad_forward_output(f, tile->first_row + r, head);
-            f->kernels->divide(y, w->o + i * head_dim, w->l[i], head_dim);
+            put_output(f, tile->first_row + r, kvad_forward_query_head(f, kv_head, g),
+                       w->o + i * head_dim, w->l[i]);
         }
 }
 
-void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer) {
+/* Unit `i` of the order in which they are claimed. Later tiles see more tokens and come first. Tiles
+ * of one text go through a head together, so that its keys and values stay in the second cache; where
+ * every text has one tile, heads lie one after the other in memory. */
+static void unit_at(const struct kvad_forward *f, size_t i, size_t *tile, size_t *kv_head) {
     size_t n_kv_heads = f->model->description.n_kv_heads;
-    size_t n_units = f->n_tiles * n_kv_heads;
+    *kv_head = f->stores_in_units ? n_kv_heads - 1 - i % n_kv_heads : i / f->n_tiles;
+    *tile = f->n_tiles - 1 - (f->stores_in_units ? i / n_kv_heads : i % f->n_tiles);
+}
+
+void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worker, size_t layer) {
+    size_t n_units = f->n_tiles * f->model->description.n_kv_heads, tile, kv_head;
     for (;;) {
-        /* Relaxed: a claim orders nothing; barriers before and after do. Later tiles see more
-         * tokens and come first. */
+        /* Relaxed: a claim orders nothing; barriers before and after do. */
         size_t claim = atomic_fetch_add_explicit(&f->claims[layer], 1, memory_order_relaxed);
         if (claim >= n_units) return;
-        size_t unit = n_units - 1 - claim;
-        attend_unit(f, worker, &f->tiles[unit / n_kv_heads], layer, unit % n_kv_heads);
+        unit_at(f, claim, &tile, &kv_head);
+        attend_unit(f, worker, &f->tiles[tile], layer, kv_head);
         forward_mark(worker, KVAD_PART_ATTENTION);
     }
 }

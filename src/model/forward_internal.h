@@ -37,7 +37,7 @@ struct forward_want {
 /* Scratch of one worker; nobody else touches it. */
 struct forward_worker {
     float *normed;        /* [FORWARD_PRIVATE_ROWS][d_stride] */
-    unsigned char *quant; /* [FORWARD_PRIVATE_ROWS][quant_stride], aligned to 64 bytes */
+    unsigned char *quant; /* [FORWARD_PRIVATE_ROWS] rows of either stride, aligned to 64 bytes */
     float *query;         /* [n_group * FORWARD_TILE_ROWS][head_dim], scaled */
     float *o;             /* the same shape: sums so far */
     float *chunk_o;
@@ -61,18 +61,21 @@ struct kvad_forward {
     size_t n_group; /* query heads of one kv head */
     /* Row strides in floats, rounded up to whole panels. */
     size_t d_stride, qkv_stride, attended_stride, ff_stride, vocab_stride;
-    size_t quant_stride; /* bytes of the widest quantised row; 0: weights are not quantised */
-    double score_scale;  /* 1 / sqrt(head_dim), or 1 */
+    /* Bytes of a quantised row of d_model or n_heads * head_dim, and of d_ff; 0: weights are not
+     * quantised. */
+    size_t quant_stride, ff_quant_stride;
+    double score_scale; /* 1 / sqrt(head_dim), or 1 */
 
     /* Step buffers, one row after the other. */
-    float *hidden;        /* [max_rows][d_stride]    the residual stream */
-    float *normed;        /* [max_rows][d_stride]    input of a linear */
-    float *qkv;           /* [max_rows][qkv_stride] */
-    float *attended;      /* [max_rows][attended_stride] n_heads * head_dim columns */
-    unsigned char *quant; /* [max_rows][quant_stride] input of a quantised linear */
-    float *delta;         /* [max_rows][d_stride]  what is added to the residual stream */
-    float *ff;            /* [max_rows][ff_stride] */
-    float *head;          /* [FORWARD_HEAD_ROWS][vocab_stride] */
+    float *hidden;   /* [max_rows][d_stride]    the residual stream */
+    float *normed;   /* [max_rows][d_stride]    input of a linear */
+    float *qkv;      /* [max_rows][qkv_stride] */
+    float *attended; /* [max_rows][attended_stride] n_heads * head_dim columns */
+    /* Inputs of quantised linears: [max_rows][quant_stride], [max_rows][ff_quant_stride]. */
+    unsigned char *quant, *ff_quant;
+    float *delta; /* [max_rows][d_stride]  what is added to the residual stream */
+    float *ff;    /* [max_rows][ff_stride] */
+    float *head;  /* [FORWARD_HEAD_ROWS][vocab_stride] */
     /* Partial results of steps that are cut finer; none where the workers never need it. */
     float *segments; /* [max_segments][FORWARD_SPLIT_ROWS][widest_stride] */
     float *chunks;   /* [max_chunks][FORWARD_SPLIT_ROWS][n_heads][head_dim + 2]: o, m, l */
@@ -92,6 +95,7 @@ struct kvad_forward {
     size_t n_chunks;       /* that the longest text of the step has */
     bool splits_attention; /* units of attention are (tile, kv head, chunk) */
     const _Atomic bool *interrupt;
+    bool quantises_heads; /* units of attention quantise what they give to `out` */
     bool stores_in_units; /* units of attention write K and V: no sequence has more than one tile */
     bool stop;            /* written by worker 0 before a barrier, read by all after it */
 };
@@ -123,6 +127,12 @@ static inline bool forward_splits_attention(size_t n_rows, size_t n_units, size_
     return n_rows <= FORWARD_SPLIT_ROWS && n_chunks > 1 && forward_is_uneven(n_units, count);
 }
 
+/* Panels of a linear with many rows whose outputs are made and used before the next ones: blocks of
+ * the quantised kernels, with their floats in the second cache. */
+static inline size_t forward_block_panels(const struct kvad_forward *f) {
+    return f->quant_stride > 0 ? 16 : SIZE_MAX / KVAD_PANEL;
+}
+
 /* The worker has finished `part`. */
 static inline void forward_mark(const struct forward_worker *worker, enum kvad_part part) {
     if (worker->clock) kvad_probe_mark(worker->clock, part);
@@ -138,23 +148,35 @@ static inline void forward_barrier(const struct kvad_forward *f,
 
 /* The rows that a linear reads, as floats or (when its weights are quantised) as quants. */
 struct forward_input {
-    const float *x;
+    const float *x; /* NULL: only quants are there */
     size_t x_stride;
     const unsigned char *quant;
+    size_t quant_stride;
 };
 
 /* Make n_rows rows of k floats ready as input; every worker calls it. Few rows are quantised by
- * every worker for itself, many in shares, with a barrier at the end. With weights that are not
- * quantised nothing happens. */
+ * every worker for itself, many (no longer than d_model or n_heads * head_dim) in shares, with a
+ * barrier at the end. With weights that are not quantised nothing happens. */
 struct forward_input kvad_forward_input(const struct kvad_forward *f,
                                         const struct forward_worker *worker, const float *x,
                                         size_t x_stride, size_t n_rows, size_t k, unsigned index,
                                         unsigned count);
 
+/* Whether the step's rows are so many that they are shared among the workers, and so that those of
+ * a quantised linear are quantised where they are made, while they are in the first cache. */
+static inline bool forward_shares_rows(const struct kvad_forward *f) {
+    return f->n_rows > FORWARD_PRIVATE_ROWS;
+}
+
 /* Panels of a linear whose outputs a worker has after it and may use without a barrier. */
 struct forward_panels {
     size_t first, last;
 };
+
+/* y[n_rows][columns of the panels [first, last)], where y is the first row's column 0. */
+void kvad_forward_panels(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
+                         float *y, size_t y_stride, struct forward_input input, size_t n_rows,
+                         size_t first, size_t last);
 
 /* y[n_rows] of one linear; every worker calls it and gets its share of the panels. `part` is what
  * its time is counted as. */

@@ -9,12 +9,13 @@ struct forward_input kvad_forward_input(const struct kvad_forward *f,
                                         const struct forward_worker *worker, const float *x,
                                         size_t x_stride, size_t n_rows, size_t k, unsigned index,
                                         unsigned count) {
-    struct forward_input input = {x, x_stride, NULL};
+    struct forward_input input = {.x = x, .x_stride = x_stride};
     if (f->quant_stride == 0) return input;
     bool is_private = n_rows <= FORWARD_PRIVATE_ROWS;
     unsigned char *quant = is_private ? worker->quant : f->quant;
+    input.quant_stride = is_private ? kvad_quant_row_bytes(k) : f->quant_stride;
     for (size_t r = is_private ? 0 : index; r < n_rows; r += is_private ? 1 : count)
-        f->kernels->quantise_row(quant + r * f->quant_stride, x + r * x_stride, k);
+        f->kernels->quantise_row(quant + r * input.quant_stride, k, 0, x + r * x_stride, k);
     if (is_private)
         forward_mark(worker, KVAD_PART_QUANTISE);
     else
@@ -28,10 +29,9 @@ struct forward_input kvad_forward_input(const struct kvad_forward *f,
     .y = y + column, .y_stride = y_stride, .n_rows = n_rows, .k = linear->k,                       \
     .n_panels = last - first, .bias = linear->bias ? linear->bias + column : NULL
 
-/* y[rows][columns of the panels [first, last)]. */
-static void run_panels(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
-                       float *y, size_t y_stride, struct forward_input input, size_t n_rows,
-                       size_t first, size_t last) {
+void kvad_forward_panels(const struct kvad_forward *f, const struct kvad_linear_weights *linear,
+                         float *y, size_t y_stride, struct forward_input input, size_t n_rows,
+                         size_t first, size_t last) {
     if (first >= last) return;
     const struct kvad_kernels *k = f->kernels;
     size_t column = first * KVAD_PANEL;
@@ -41,7 +41,7 @@ static void run_panels(const struct kvad_forward *f, const struct kvad_linear_we
     struct kvad_linear_half_args half = {COMMON_ARGS, .x = input.x, .x_stride = input.x_stride,
                                          .w = w};
     struct kvad_linear_quant_args quant = {COMMON_ARGS, .x = input.quant,
-                                           .x_stride = f->quant_stride, .w = w};
+                                           .x_stride = input.quant_stride, .w = w};
     switch (linear->type) {
     case KVAD_WEIGHTS_F32: k->linear_f32(&f32); break;
     case KVAD_WEIGHTS_BF16: k->linear_bf16(&half); break;
@@ -68,17 +68,17 @@ static void run_segment(const struct kvad_forward *f, const struct kvad_linear_w
                                        .n = KVAD_PANEL,
                                        .k = kvad_min_size(KVAD_SEGMENT, linear->k - first)};
     KVAD_ALIGNED(64) unsigned char quant[FORWARD_SPLIT_ROWS * SEGMENT_QUANT_BYTES];
-    struct forward_input cut = {input.x + first, input.x_stride, NULL};
-    size_t stride = SEGMENT_QUANT_BYTES;
+    struct forward_input cut = {
+        .x = input.x + first, .x_stride = input.x_stride, .quant_stride = SEGMENT_QUANT_BYTES};
     if (f->quant_stride > 0) {
         /* Groups are quantised each for itself, so those of a segment are the same as in the whole
          * row. */
         for (size_t r = 0; r < n_rows; r++)
-            f->kernels->quantise_row(quant + r * stride, cut.x + r * cut.x_stride, part.k);
+            f->kernels->quantise_row(quant + r * cut.quant_stride, part.k, 0,
+                                     cut.x + r * cut.x_stride, part.k);
         cut.quant = quant;
     }
-    struct kvad_forward narrow = {.kernels = f->kernels, .quant_stride = stride};
-    run_panels(&narrow, &part, y, f->widest_stride, cut, n_rows, 0, 1);
+    kvad_forward_panels(f, &part, y, f->widest_stride, cut, n_rows, 0, 1);
 }
 
 /* Sum of a linear's segments for the panels [first, last), ascending; the first is copied, the bias
@@ -116,7 +116,7 @@ struct forward_panels kvad_forward_linear(const struct kvad_forward *f,
     kvad_forward_share(n_panels, index, count, &own.first, &own.last);
     if (f->n_segment_floats == 0 || n_panels * KVAD_PANEL > f->widest_stride ||
         !forward_splits_linear(n_rows, n_panels, linear->k, count)) {
-        run_panels(f, linear, y, y_stride, input, n_rows, own.first, own.last);
+        kvad_forward_panels(f, linear, y, y_stride, input, n_rows, own.first, own.last);
         return own;
     }
     size_t n_segments = (linear->k + KVAD_SEGMENT - 1) / KVAD_SEGMENT;

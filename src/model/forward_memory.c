@@ -6,7 +6,7 @@
 #include "model/forward_internal.h"
 
 /* One of the step's buffers: where its pointer is, how many elements, of how many bytes each. */
-enum { N_BUFFERS = 15, N_VALUE_BUFFERS = 10 };
+enum { N_BUFFERS = 16, N_VALUE_BUFFERS = 11 };
 struct buffer {
     void **pointer;
     size_t count, size;
@@ -22,6 +22,7 @@ static void list_buffers(struct kvad_forward *f, struct buffer list[N_BUFFERS]) 
         {(void **)&f->qkv, rows * f->qkv_stride, sizeof(float)},
         {(void **)&f->attended, rows * f->attended_stride, sizeof(float)},
         {(void **)&f->quant, rows * f->quant_stride, 1},
+        {(void **)&f->ff_quant, rows * f->ff_quant_stride, 1},
         {(void **)&f->delta, rows * f->d_stride, sizeof(float)},
         {(void **)&f->ff, rows * f->ff_stride, sizeof(float)},
         {(void **)&f->head, kvad_min_size(rows, FORWARD_HEAD_ROWS) * f->vocab_stride,
@@ -43,7 +44,9 @@ static enum kvad_status worker_init(struct kvad_forward *f, struct forward_worke
     size_t head_dim = f->model->description.head_dim;
     size_t n = f->n_group * FORWARD_TILE_ROWS, n_wide = n * head_dim;
     size_t n_normed = FORWARD_PRIVATE_ROWS * f->d_stride;
-    size_t quant_bytes = FORWARD_PRIVATE_ROWS * f->quant_stride;
+    size_t quant_bytes =
+        FORWARD_PRIVATE_ROWS *
+        (f->quant_stride > f->ff_quant_stride ? f->quant_stride : f->ff_quant_stride);
     w->bytes = quant_bytes + (n_normed + 3 * n_wide + 4 * n + n) * sizeof(float);
     w->memory = kvad_alloc_zero(f->heap, w->bytes, 1);
     if (!w->memory) return kvad_fail_memory(err, "worker scratch", w->bytes);
@@ -97,8 +100,10 @@ static void set_sizes(struct kvad_forward *f) {
     f->qkv_stride = panels_of(n_attended + 2 * n_kv) * KVAD_PANEL;
     f->ff_stride = panels_of(d->d_ff) * KVAD_PANEL;
     f->vocab_stride = panels_of(d->n_vocab) * KVAD_PANEL;
-    if (f->model->weights == KVAD_WEIGHTS_Q8 || f->model->weights == KVAD_WEIGHTS_Q4)
-        f->quant_stride = kvad_quant_row_bytes(widest_input(d));
+    if (f->model->weights == KVAD_WEIGHTS_Q8 || f->model->weights == KVAD_WEIGHTS_Q4) {
+        f->quant_stride = kvad_quant_row_bytes(n_attended > d->d_model ? n_attended : d->d_model);
+        f->ff_quant_stride = kvad_quant_row_bytes(d->d_ff);
+    }
     f->score_scale = d->scale_attn ? 1.0 / __builtin_sqrt((double)d->head_dim) : 1.0;
 }
 

@@ -116,8 +116,8 @@ NARROW_TYPES(DEFINE_NARROW)
 
 static struct work run_quantise_row(struct bench *b) {
     for (size_t r = 0; r < N_ROWS; r++)
-        b->kernels->quantise_row(b->quant + r * kvad_quant_row_bytes(D_MODEL), b->x + r * D_MODEL,
-                                 D_MODEL);
+        b->kernels->quantise_row(b->quant + r * kvad_quant_row_bytes(D_MODEL), D_MODEL, 0,
+                                 b->x + r * D_MODEL, D_MODEL);
     return (struct work){.elements = (double)N_ROWS * D_MODEL};
 }
 

@@ -90,6 +90,7 @@ void check_quantise_row(struct check *c, kvad_quantise_row_fn *ref, kvad_quantis
 void check_layer_norm(struct check *c, kvad_layer_norm_fn *ref, kvad_layer_norm_fn *new_fn);
 void check_unary(struct check *c, kvad_unary_fn *ref, kvad_unary_fn *new_fn);
 void check_add(struct check *c, kvad_add_fn *ref, kvad_add_fn *new_fn);
+void check_residual(struct check *c, kvad_residual_fn *ref, kvad_residual_fn *new_fn);
 void check_scale(struct check *c, kvad_scale_fn *ref, kvad_scale_fn *new_fn);
 void check_divide(struct check *c, kvad_divide_fn *ref, kvad_divide_fn *new_fn);
 void check_attention_chunk(struct check *c, kvad_attention_chunk_fn *ref,

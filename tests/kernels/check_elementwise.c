@@ -1,6 +1,8 @@
 /* add, scale, divide, the unary operations and the layer norm. */
 #include "check.h"
 
+#include <math.h>
+
 /* Call `body` for every size, pattern and side, with n and pattern set. */
 #define FOR_EACH_CASE(c)                                                                           \
     for (size_t index_ = 0, n = 0; (n = check_size(index_)) != 0; index_++)                        \
@@ -35,6 +37,26 @@ void check_add(struct check *c, kvad_add_fn *ref, kvad_add_fn *new_fn) {
         check_output_set(&y, first, n);
         ref(y.want, x, n);
         new_fn(y.got, x, n);
+        check_equal(c, &y);
+    }
+    check_end(c);
+}
+
+/* One value that is not finite, anywhere, is told, and told apart from the largest that are. */
+void check_residual(struct check *c, kvad_residual_fn *ref, kvad_residual_fn *new_fn) {
+    FOR_EACH_CASE(c) {
+        check_case(c, "n=%zu pattern %d", n, (int)pattern);
+        float *x = check_input(c, n, pattern), *first = check_input(c, n, pattern);
+        size_t at = check_random_below(c, n);
+        x[at] = check_special(c);
+        check_freeze(c);
+        struct check_output y = check_output(c, n);
+        check_output_set(&y, first, n);
+        bool want = true;
+        for (size_t i = 0; i < n; i++)
+            want = want && isfinite(first[i] + x[i]);
+        if (ref(y.want, x, n) != want || new_fn(y.got, x, n) != want)
+            check_fail(c, "all sums are %sfinite", want ? "" : "not ");
         check_equal(c, &y);
     }
     check_end(c);

@@ -188,6 +188,16 @@ static void check_quantised(struct check *c, const struct check_output *out, siz
     check_equal(c, out);
 }
 
+/* A row at once, or its groups in pieces of any length. */
+static void quantise_in_pieces(struct check *c, kvad_quantise_row_fn *quantise, unsigned char *out,
+                               const float *x, size_t k) {
+    size_t most = check_random_below(c, 2) ? kvad_quant_groups(k) : 1 + check_random_below(c, 3);
+    for (size_t g = 0, n; g < kvad_quant_groups(k); g += most) {
+        n = k - g * KVAD_GROUP < most * KVAD_GROUP ? k - g * KVAD_GROUP : most * KVAD_GROUP;
+        quantise(out, k, g, x + g * KVAD_GROUP, n);
+    }
+}
+
 void check_quantise_row(struct check *c, kvad_quantise_row_fn *ref, kvad_quantise_row_fn *new_fn) {
     enum { N_KINDS = PATTERN_COUNT + 2 };
     size_t k;
@@ -202,8 +212,8 @@ void check_quantise_row(struct check *c, kvad_quantise_row_fn *ref, kvad_quantis
             if (kind == PATTERN_COUNT + 1) make_edges(c, x, k);
             check_freeze(c);
             struct check_output out = check_output(c, kvad_quant_row_bytes(k) / 4);
-            ref((unsigned char *)out.want, x, k);
-            new_fn((unsigned char *)out.got, x, k);
+            ref((unsigned char *)out.want, k, 0, x, k);
+            quantise_in_pieces(c, new_fn, (unsigned char *)out.got, x, k);
             check_quantised(c, &out, k);
         }
     check_end(c);
@@ -217,7 +227,7 @@ static void check_quantise_error(struct check *c, const struct kvad_kernels *ker
     const float *x = check_input(c, k, pattern);
     unsigned char *row =
         (unsigned char *)check_input(c, kvad_quant_row_bytes(k) / 4, PATTERN_PLAIN);
-    kernels->quantise_row(row, x, k);
+    kernels->quantise_row(row, k, 0, x, k);
     size_t n_groups = kvad_quant_groups(k);
     const float *scales = (const float *)(const void *)(row + n_groups * KVAD_GROUP);
     for (size_t g = 0; g < n_groups; g++) {

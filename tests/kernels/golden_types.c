@@ -53,7 +53,7 @@ static void golden_quant(struct check *c, const struct kvad_kernels *kernels,
     float y[ROWS * PANELS * KVAD_PANEL];
     check_case(c, "quantised weights");
     for (size_t r = 0; r < ROWS; r++)
-        kernels->quantise_row(x + r * kvad_quant_row_bytes(K), check_input(c, K, pattern), K);
+        kernels->quantise_row(x + r * kvad_quant_row_bytes(K), K, 0, check_input(c, K, pattern), K);
     const unsigned char *w = golden_weights(c, type);
     run(&(struct kvad_linear_quant_args){.y = y,
                                          .y_stride = PANELS * KVAD_PANEL,

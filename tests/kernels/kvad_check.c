@@ -99,6 +99,7 @@ static void check_level(struct check *c, const struct options *o, const struct k
     CHECK_OP(quantise_row, check_quantise_row)
     CHECK_OP(layer_norm, check_layer_norm)
     CHECK_OP(add, check_add)
+    CHECK_OP(residual, check_residual)
     CHECK_OP(scale, check_scale)
     CHECK_OP(divide, check_divide)
     CHECK_OP(attention_chunk, check_attention_chunk)

@@ -35,6 +35,10 @@ static inline void vec_store_part(float *p, vec a, size_t n) {
 static inline vec vec_keep_first(vec a, size_t n) {
     return _mm256_and_ps(a, _mm256_castsi256_ps(vec_first(n)));
 }
+/* The first n elements of `yes`, the others of `no`. */
+static inline vec vec_select_first(vec yes, vec no, size_t n) {
+    return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(vec_first(n)));
+}
 static inline vec vec_add(vec a, vec b) {
     return _mm256_add_ps(a, b);
 }
@@ -54,6 +58,22 @@ static inline vec vec_fma(vec a, vec b, vec c) {
 /* a > b ? a : b, hence b where one is NaN. */
 static inline vec vec_max(vec a, vec b) {
     return _mm256_max_ps(a, b);
+}
+/* a < b ? a : b, hence b where one is NaN. */
+static inline vec vec_min(vec a, vec b) {
+    return _mm256_min_ps(a, b);
+}
+/* The largest lane; none is NaN. */
+static inline float vec_largest(vec a) {
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+/* Lanes fold 4, 2, 1: a + b of lanes i and i + n / 2, again and again. */
+static inline float vec_fold(vec a) {
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 static inline vec_mask vec_less(vec a, vec b) {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);

@@ -35,6 +35,10 @@ static inline void vec_store_part(float *p, vec a, size_t n) {
 static inline vec vec_keep_first(vec a, size_t n) {
     return _mm512_maskz_mov_ps(vec_first(n), a);
 }
+/* The first n elements of `yes`, the others of `no`. */
+static inline vec vec_select_first(vec yes, vec no, size_t n) {
+    return _mm512_mask_blend_ps(vec_first(n), no, yes);
+}
 static inline vec vec_add(vec a, vec b) {
     return _mm512_add_ps(a, b);
 }
@@ -54,6 +58,21 @@ static inline vec vec_fma(vec a, vec b, vec c) {
 /* a > b ? a : b, hence b where one is NaN. */
 static inline vec vec_max(vec a, vec b) {
     return _mm512_max_ps(a, b);
+}
+/* a < b ? a : b, hence b where one is NaN. */
+static inline vec vec_min(vec a, vec b) {
+    return _mm512_min_ps(a, b);
+}
+/* The largest lane; none is NaN. */
+static inline float vec_largest(vec a) {
+    return _mm512_reduce_max_ps(a);
+}
+/* Lanes fold 8, 4, 2, 1: a + b of lanes i and i + n / 2, again and again. */
+static inline float vec_fold(vec a) {
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 static inline vec_mask vec_less(vec a, vec b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);

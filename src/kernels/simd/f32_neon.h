@@ -41,6 +41,10 @@ static inline void vec_store_part(float *p, vec a, size_t n) {
 static inline vec vec_keep_first(vec a, size_t n) {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vec_first(n)));
 }
+/* The first n elements of `yes`, the others of `no`. */
+static inline vec vec_select_first(vec yes, vec no, size_t n) {
+    return vbslq_f32(vec_first(n), yes, no);
+}
 static inline vec vec_add(vec a, vec b) {
     return vaddq_f32(a, b);
 }
@@ -63,6 +67,19 @@ static inline vec vec_select(vec_mask mask, vec yes, vec no) {
 /* a > b ? a : b, hence b where one is NaN (vmaxq_f32 would give the NaN). */
 static inline vec vec_max(vec a, vec b) {
     return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+/* a < b ? a : b, hence b where one is NaN (vminq_f32 would give the NaN). */
+static inline vec vec_min(vec a, vec b) {
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+/* The largest lane; none is NaN. */
+static inline float vec_largest(vec a) {
+    return vmaxvq_f32(a);
+}
+/* Lanes fold 2, 1: a + b of lanes i and i + n / 2, again. */
+static inline float vec_fold(vec a) {
+    float32x2_t b = vadd_f32(vget_low_f32(a), vget_high_f32(a));
+    return vget_lane_f32(b, 0) + vget_lane_f32(b, 1);
 }
 static inline vec_mask vec_less(vec a, vec b) {
     return vcltq_f32(a, b);
