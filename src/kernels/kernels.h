@@ -78,6 +78,9 @@ typedef void kvad_layer_norm_fn(float *y, const float *x, const float *weight, c
 /* y[i] = f(x[i]); y may equal x. */
 typedef void kvad_unary_fn(float *y, const float *x, size_t n);
 
+/* out[i] = x[i] rounded to nearest even, as f16 or bf16 (by the function's name); NaN stays NaN. */
+typedef void kvad_narrow_fn(uint16_t *out, const float *x, size_t n);
+
 /* y[i] = y[i] + x[i]. */
 typedef void kvad_add_fn(float *y, const float *x, size_t n);
 
@@ -144,6 +147,8 @@ struct kvad_kernels {
     kvad_linear_quant_fn *linear_q4;
     kvad_quantise_row_fn *quantise_row;
     kvad_layer_norm_fn *layer_norm;
+    kvad_narrow_fn *narrow_f16;
+    kvad_narrow_fn *narrow_bf16;
     kvad_add_fn *add;
     kvad_residual_fn *residual;
     kvad_scale_fn *scale;

@@ -43,12 +43,10 @@ static void norm_row(const struct kvad_forward *f, const struct kvad_norm_weight
                            d->norm_eps);
 }
 
-/* Norm and quantise this worker's share of many rows, a few at a time. */
+/* Norm and quantise the rows [first, last), a few at a time. */
 static void norm_and_quantise(const struct kvad_forward *f, const struct forward_worker *worker,
-                              const struct kvad_norm_weights *norm, unsigned index,
-                              unsigned count) {
-    size_t d_model = f->model->description.d_model, first, last;
-    forward_part(f->n_rows, index, count, &first, &last);
+                              const struct kvad_norm_weights *norm, size_t first, size_t last) {
+    size_t d_model = f->model->description.d_model;
     for (size_t end; first < last; first = end) {
         end = kvad_min_size(first + FORWARD_PRIVATE_ROWS, last);
         for (size_t r = first; r < end; r++)
@@ -75,8 +73,10 @@ static struct forward_input norm_rows(const struct kvad_forward *f,
                                   f->model->description.d_model, index, count);
     }
     bool is_quantised = f->quant_stride > 0;
-    if (is_quantised) norm_and_quantise(f, worker, norm, index, count);
-    for (size_t r = index; !is_quantised && r < f->n_rows; r += count)
+    size_t first, last;
+    forward_part(f->n_rows, index, count, &first, &last);
+    if (is_quantised) norm_and_quantise(f, worker, norm, first, last);
+    for (size_t r = first; !is_quantised && r < last; r++)
         norm_row(f, norm, f->normed + r * f->d_stride, r);
     forward_barrier(f, worker, KVAD_PART_NORM);
     return (struct forward_input){is_quantised ? NULL : f->normed, f->d_stride, f->quant,
@@ -130,11 +130,8 @@ static void store_rows(const struct kvad_forward *f, const struct forward_worker
                        size_t layer, unsigned index, unsigned count) {
     size_t n_kv_heads = f->model->description.n_kv_heads, first, last;
     forward_part(f->n_tiles * n_kv_heads, index, count, &first, &last);
-    for (size_t unit = first; unit < last; unit++) {
-        const struct forward_tile *tile = &f->tiles[unit / n_kv_heads];
-        for (size_t r = 0; r < tile->n_rows; r++)
-            kvad_forward_store(f, layer, tile->first_row + r, unit % n_kv_heads);
-    }
+    for (size_t unit = first; unit < last; unit++)
+        kvad_forward_store(f, layer, &f->tiles[unit / n_kv_heads], unit % n_kv_heads);
     forward_barrier(f, worker, KVAD_PART_STORE_KV);
 }
 

@@ -64,17 +64,42 @@ float *kvad_forward_output(const struct kvad_forward *f, size_t row, size_t head
                       f->attended + (row - index + at / width) * f->attended_stride + at % width);
 }
 
-void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head) {
+/* Tokens of the sequence that are written at once: consecutive ones of one K tile, the rows of the
+ * step from `row` on. */
+struct stored_run {
+    size_t row, at, n;
+};
+
+static void store_run(const struct kvad_forward *f, size_t layer, size_t kv_head,
+                      const struct stored_run *run) {
+    if (run->n == 0) return;
     const struct kvad_description *d = &f->model->description;
-    const struct kvad_forward_item *item = &f->items[f->rows[row].item];
-    if (!is_written(item, f->rows[row].index)) return;
+    const struct kvad_kv_sequence *sequence = f->items[f->rows[run->row].item].sequence;
+    const struct kvad_kv_shape *shape = sequence->shape;
     /* The columns of qkv are all queries, then all keys, then all values. */
-    const float *k = f->qkv + row * f->qkv_stride + ((size_t)d->n_heads + kv_head) * d->head_dim;
-    const float *v = k + (size_t)d->n_kv_heads * d->head_dim;
-    size_t at = append_row(item->position, f->rows[row].index, item->n_tokens);
-    const struct kvad_kv_shape *shape = item->sequence->shape;
-    kvad_kv_write_row(shape, kvad_kv_sequence_block(item->sequence, at), layer, kv_head,
-                      at % shape->block_tokens, k, v);
+    const float *k =
+        f->qkv + run->row * f->qkv_stride + ((size_t)d->n_heads + kv_head) * d->head_dim;
+    kvad_kv_write_rows(f->kernels, shape, kvad_kv_sequence_block(sequence, run->at), layer, kv_head,
+                       run->at % shape->block_tokens, run->n, k,
+                       k + (size_t)d->n_kv_heads * d->head_dim, f->qkv_stride);
+}
+
+void kvad_forward_store(const struct kvad_forward *f, size_t layer, const struct forward_tile *tile,
+                        size_t kv_head) {
+    const struct kvad_forward_item *item = &f->items[tile->item];
+    struct stored_run run = {0};
+    for (size_t row = tile->first_row; row < tile->first_row + tile->n_rows; row++) {
+        size_t index = f->rows[row].index;
+        if (!is_written(item, index)) continue;
+        size_t at = append_row(item->position, index, item->n_tokens);
+        bool goes_on = run.row + run.n == row && run.at + run.n == at && at % KVAD_KV_TILE != 0;
+        if (!goes_on) {
+            store_run(f, layer, kv_head, &run);
+            run = (struct stored_run){.row = row, .at = at};
+        }
+        run.n++;
+    }
+    store_run(f, layer, kv_head, &run);
 }
 
 /* Scale of one layer's scores, rounded once (Vaswani et al. 2017, eq. 1; division by the layer's
@@ -194,9 +219,10 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
     size_t head_dim = f->model->description.head_dim;
     /* A step with one tile per sequence needs no barrier between writing its rows and reading them.
      */
-    for (size_t r = 0; f->stores_in_units && r < tile->n_rows; r++)
-        kvad_forward_store(f, layer, tile->first_row + r, kv_head);
-    if (f->stores_in_units) forward_mark(w, KVAD_PART_STORE_KV);
+    if (f->stores_in_units) {
+        kvad_forward_store(f, layer, tile, kv_head);
+        forward_mark(w, KVAD_PART_STORE_KV);
+    }
     kvad_forward_queries(f, w, tile, layer, kv_head);
     attend_chunks(f, w, tile, layer, kv_head);
     for (size_t g = 0; g < f->n_group; g++)

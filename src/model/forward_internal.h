@@ -195,8 +195,9 @@ void kvad_forward_attention(struct kvad_forward *f, struct forward_worker *worke
 void kvad_forward_attention_split(struct kvad_forward *f, struct forward_worker *worker,
                                   size_t layer, unsigned index, unsigned count);
 
-/* Write one row's key and value of one kv head from qkv into the cache. */
-void kvad_forward_store(const struct kvad_forward *f, size_t layer, size_t row, size_t kv_head);
+/* Write the keys and values of a tile's rows and one kv head from qkv into the cache. */
+void kvad_forward_store(const struct kvad_forward *f, size_t layer, const struct forward_tile *tile,
+                        size_t kv_head);
 
 /* Final norm and head of the rows that want logits; every worker calls it. */
 void kvad_forward_logits(struct kvad_forward *f, struct forward_worker *worker, unsigned index,

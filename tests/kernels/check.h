@@ -89,6 +89,7 @@ void check_linear_q4(struct check *c, kvad_linear_quant_fn *ref, kvad_linear_qua
 void check_quantise_row(struct check *c, kvad_quantise_row_fn *ref, kvad_quantise_row_fn *new_fn);
 void check_layer_norm(struct check *c, kvad_layer_norm_fn *ref, kvad_layer_norm_fn *new_fn);
 void check_unary(struct check *c, kvad_unary_fn *ref, kvad_unary_fn *new_fn);
+void check_narrow(struct check *c, kvad_narrow_fn *ref, kvad_narrow_fn *new_fn);
 void check_add(struct check *c, kvad_add_fn *ref, kvad_add_fn *new_fn);
 void check_residual(struct check *c, kvad_residual_fn *ref, kvad_residual_fn *new_fn);
 void check_scale(struct check *c, kvad_scale_fn *ref, kvad_scale_fn *new_fn);

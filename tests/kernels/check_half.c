@@ -1,8 +1,9 @@
-/* linear_bf16 and linear_f16: shapes as for linear_f32, weights of any bits, widening over all
+/* narrow_f16 and narrow_bf16; linear_bf16 and linear_f16: shapes as for linear_f32, weights of any bits, widening over all
  * halves, and the error against long double. */
 #include "check.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/bytes.h"
 
@@ -104,6 +105,48 @@ void check_linear_half(struct check *c, kvad_linear_half_fn *ref, kvad_linear_ha
                 check_shapes(c, ref, new_fn, (struct shape){rows[j], ks[i], n_panels}, 2);
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
         check_shapes(c, ref, new_fn, real[i], 2);
+    check_end(c);
+}
+
+static bool is_nan_half(uint16_t h, bool is_bf16) {
+    return (h & 0x7fffu) > (is_bf16 ? 0x7f80u : 0x7c00u);
+}
+
+/* All NaNs of one kind to the same bits. */
+static void unify_nans(float *values, size_t n, bool is_bf16) {
+    uint16_t *half = (uint16_t *)(void *)values;
+    for (size_t i = 0; i < n; i++)
+        if (is_nan_half(half[i], is_bf16)) half[i] = 0x7fc0u;
+}
+
+/* Values of a pattern, or such as lie just beside the middle between two halves. */
+static void fill_narrow(struct check *c, float *x, size_t n, bool is_bf16) {
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h = random_half(c, WEIGHTS_ANY);
+        float exact = is_bf16 ? kvad_float_from_bf16(h) : kvad_float_from_f16(h);
+        uint32_t middle = is_bf16 ? 0x8000u : 0x1000u;
+        uint32_t bits =
+            kvad_bits_from_float(exact) + middle + (uint32_t)check_random_below(c, 3) - 1;
+        x[i] = kvad_float_from_bits(bits);
+    }
+}
+
+void check_narrow(struct check *c, kvad_narrow_fn *ref, kvad_narrow_fn *new_fn) {
+    bool is_bf16 = strcmp(c->op, "narrow_bf16") == 0;
+    for (size_t index = 0, n = 0; (n = check_size(index)) != 0; index++)
+        for (int pattern = 0; pattern <= PATTERN_COUNT; pattern++)
+            for (c->side = 0; c->side < SIDE_COUNT; c->side++) {
+                check_case(c, "n=%zu pattern %d", n, pattern);
+                float *x = check_input(c, n, (enum check_pattern)(pattern % PATTERN_COUNT));
+                if (pattern == PATTERN_COUNT) fill_narrow(c, x, n, is_bf16);
+                check_freeze(c);
+                struct check_output y = check_output(c, (n + 1) / 2);
+                ref((uint16_t *)(void *)y.want, x, n);
+                new_fn((uint16_t *)(void *)y.got, x, n);
+                unify_nans(y.want, n, is_bf16);
+                unify_nans(y.got, n, is_bf16);
+                check_equal(c, &y);
+            }
     check_end(c);
 }
 

@@ -98,6 +98,8 @@ static void check_level(struct check *c, const struct options *o, const struct k
     CHECK_OP(linear_q4, check_linear_q4)
     CHECK_OP(quantise_row, check_quantise_row)
     CHECK_OP(layer_norm, check_layer_norm)
+    CHECK_OP(narrow_f16, check_narrow)
+    CHECK_OP(narrow_bf16, check_narrow)
     CHECK_OP(add, check_add)
     CHECK_OP(residual, check_residual)
     CHECK_OP(scale, check_scale)

@@ -1,4 +1,4 @@
-/* Widening of 16-bit and 8-bit values by AVX2 and F16C; the same functions as other half_*.h. */
+/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by AVX2 and F16C; the same functions as other half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX2_H
 #define KVAD_KERNELS_SIMD_HALF_AVX2_H
 
@@ -14,6 +14,23 @@ static inline vec vec_load_f16(const uint16_t *p) {
 static inline vec vec_load_bf16(const uint16_t *p) {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+/* VEC_WIDTH floats, rounded to nearest even; NaN stays NaN. */
+static inline void vec_store_f16(uint16_t *p, vec a) {
+    __m128i half = _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128((__m128i *)(void *)p, half);
+}
+static inline void vec_store_bf16(uint16_t *p, vec a) {
+    __m256i bits = _mm256_castps_si256(a), high = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i nan = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    rounded = _mm256_srli_epi32(rounded, 16);
+    rounded = _mm256_blendv_epi8(rounded, nan, _mm256_castps_si256(vec_is_nan(a)));
+    __m128i half =
+        _mm_packus_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, half);
 }
 
 /* The 16 halves of a panel, exactly. bf16: the even ones, then the odd ones, which takes fewer

@@ -1,4 +1,4 @@
-/* Widening of 16-bit and 8-bit values by Advanced SIMD; the same functions as other half_*.h. */
+/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by Advanced SIMD; the same functions as other half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_NEON_H
 #define KVAD_KERNELS_SIMD_HALF_NEON_H
 
@@ -14,6 +14,19 @@ static inline vec vec_load_f16(const uint16_t *p) {
 
 static inline vec vec_load_bf16(const uint16_t *p) {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+
+/* VEC_WIDTH floats, rounded to nearest even; NaN stays NaN. */
+static inline void vec_store_f16(uint16_t *p, vec a) {
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
+}
+static inline void vec_store_bf16(uint16_t *p, vec a) {
+    uint32x4_t bits = vreinterpretq_u32_f32(a), high = vshrq_n_u32(bits, 16);
+    uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
+    uint32x4_t rounded = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    rounded = vshrq_n_u32(rounded, 16);
+    rounded = vbslq_u32(vec_is_nan(a), vorrq_u32(high, vdupq_n_u32(0x40)), rounded);
+    vst1_u16(p, vmovn_u32(rounded));
 }
 
 /* The 16 halves of a panel, exactly. */

@@ -42,7 +42,9 @@ static float value_at(size_t layer, size_t head, size_t t, size_t d, bool is_v) 
 
 static void write_rows(struct kvad_kv_sequence *s, size_t first, size_t n) {
     const struct kvad_kv_shape *shape = s->shape;
+    struct kvad_kernels kernels;
     float k[8], v[8];
+    kvad_kernels_pick(&kernels, KVAD_CPU_BASELINE);
     for (size_t t = first; t < first + n; t++)
         for (size_t layer = 0; layer < shape->n_layers; layer++)
             for (size_t head = 0; head < shape->n_kv_heads; head++) {
@@ -50,8 +52,8 @@ static void write_rows(struct kvad_kv_sequence *s, size_t first, size_t n) {
                     k[d] = value_at(layer, head, t, d, false);
                     v[d] = value_at(layer, head, t, d, true);
                 }
-                kvad_kv_write_row(shape, kvad_kv_sequence_block(s, t), layer, head,
-                                  t % shape->block_tokens, k, v);
+                kvad_kv_write_rows(&kernels, shape, kvad_kv_sequence_block(s, t), layer, head,
+                                   t % shape->block_tokens, 1, k, v, 0);
             }
 }
 

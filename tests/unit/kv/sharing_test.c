@@ -82,14 +82,16 @@ static float row_value(const struct text *text, size_t t, size_t layer, bool is_
 }
 
 static void write_row(const struct text *text, size_t t) {
+    struct kvad_kernels kernels;
+    kvad_kernels_pick(&kernels, KVAD_CPU_BASELINE);
     for (size_t layer = 0; layer < N_LAYERS; layer++) {
         float k[DIM], v[DIM];
         for (size_t d = 0; d < DIM; d++) {
             k[d] = row_value(text, t, layer, false);
             v[d] = row_value(text, t, layer, true);
         }
-        kvad_kv_write_row(text->kv.shape, kvad_kv_sequence_block(&text->kv, t), layer, 0, t % 16, k,
-                          v);
+        kvad_kv_write_rows(&kernels, text->kv.shape, kvad_kv_sequence_block(&text->kv, t), layer, 0,
+                           t % 16, 1, k, v, 0);
     }
 }
 
