@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/faults.h"
 #include "model/build.h"
-#include "model/forward_internal.h"
+#include "model/forward_linear.h"
 
 /* ---------------------------------------------------------------- the parts of a layer */
 

@@ -233,9 +233,9 @@ static void attend_unit(const struct kvad_forward *f, struct forward_worker *w,
         }
 }
 
-/* Unit `i` of the order in which they are claimed. Later tiles see more tokens and come first. Tiles
- * of one text go through a head together, so that its keys and values stay in the second cache; where
- * every text has one tile, heads lie one after the other in memory. */
+/* Unit `i` of the order in which they are claimed. Later tiles see more tokens and come first.
+ * Tiles of one text go through a head together, so that its keys and values stay in the second
+ * cache; where every text has one tile, heads lie one after the other in memory. */
 static void unit_at(const struct kvad_forward *f, size_t i, size_t *tile, size_t *kv_head) {
     size_t n_kv_heads = f->model->description.n_kv_heads;
     *kv_head = f->stores_in_units ? n_kv_heads - 1 - i % n_kv_heads : i / f->n_tiles;

@@ -1,7 +1,7 @@
 /* From the residual stream to logits, for the rows that want them. */
 #include <string.h>
 
-#include "model/forward_internal.h"
+#include "model/forward_linear.h"
 
 bool kvad_forward_is_finite(const float *x, size_t n) {
     uint32_t any = 0;

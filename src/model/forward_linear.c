@@ -3,7 +3,7 @@
 
 #include "base/compiler.h"
 #include "model/build.h"
-#include "model/forward_internal.h"
+#include "model/forward_linear.h"
 
 struct forward_input kvad_forward_input(const struct kvad_forward *f,
                                         const struct forward_worker *worker, const float *x,

@@ -1,5 +1,5 @@
-/* narrow_f16 and narrow_bf16; linear_bf16 and linear_f16: shapes as for linear_f32, weights of any bits, widening over all
- * halves, and the error against long double. */
+/* narrow_f16 and narrow_bf16; linear_bf16 and linear_f16: shapes as for linear_f32, weights of any
+ * bits, widening over all halves, and the error against long double. */
 #include "check.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by AVX2 and F16C; the same functions as other half_*.h. */
+/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by AVX2 and F16C; the same
+ * functions as other half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX2_H
 #define KVAD_KERNELS_SIMD_HALF_AVX2_H
 

@@ -1,4 +1,5 @@
-/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by AVX-512. Same functions as the other simd/half_*.h. */
+/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by AVX-512. Same functions as the
+ * other simd/half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_AVX512_H
 #define KVAD_KERNELS_SIMD_HALF_AVX512_H
 

@@ -1,4 +1,5 @@
-/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by Advanced SIMD; the same functions as other half_*.h. */
+/* Widening of 16-bit and 8-bit values, and narrowing to 16 bits, by Advanced SIMD; the same
+ * functions as other half_*.h. */
 #ifndef KVAD_KERNELS_SIMD_HALF_NEON_H
 #define KVAD_KERNELS_SIMD_HALF_NEON_H
 

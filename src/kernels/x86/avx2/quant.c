@@ -4,6 +4,7 @@
 #include "kernels/body/common.h"
 #include "kernels/simd/quant_avx2.h"
 #include "kernels/simd/quantise_avx2.h"
+#include "kernels/simd/quantise_block_avx2.h"
 
 /* 16 registers: 12 integer sums, 2 for weights, 1 input, 1 constant; the float sums wait in
  * memory. */
@@ -13,6 +14,7 @@
 #define QUANT_MAX_PANELS 1
 #define QUANT_MANY(X)    X(3, 1) X(4, 1) X(5, 1) X(6, 1)
 #include "kernels/body/linear_quant.inc"
+#define QUANTISES_BLOCKS
 #include "kernels/body/quantise_row.inc"
 
 void kvad_kernels_avx2_quant(struct kvad_kernels *kernels) {

@@ -4,6 +4,7 @@
 #include "kernels/body/common.h"
 #include "kernels/simd/quant_avx512.h"
 #include "kernels/simd/quantise_avx512.h"
+#include "kernels/simd/quantise_block_avx2.h"
 
 /* 32 registers: 20 integer sums (q8), 2 weights, 1 input, 1 constant; the float sums wait in
  * memory. */
@@ -13,6 +14,7 @@
 #define QUANT_MAX_PANELS 1
 #define QUANT_MANY(X)    X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1)
 #include "kernels/body/linear_quant.inc"
+#define QUANTISES_BLOCKS
 #include "kernels/body/quantise_row.inc"
 
 void kvad_kernels_avx512_quant(struct kvad_kernels *kernels) {
