@@ -90,7 +90,7 @@ void check_linear_half(struct check *c, kvad_linear_half_fn *ref, kvad_linear_ha
     static const size_t ks[] = {1, 2, 3, 31, 64, 127, 128, 129, 192, 257, 0};
     static const size_t rows[] = {1, 2, 4, 5, 7, 14, 15, 29, 0};
     static const struct shape real[] = {{1, 768, 17}, {1, 3072, 9}, {2, 768, 12}, {3, 768, 5},
-                                        {4, 192, 36}, {17, 768, 6}, {33, 768, 3}};
+                                        {4, 192, 36}, {17, 768, 6}, {33, 768, 3}, {16, 257, 35}};
     check_widening(c, ref, new_fn);
     for (size_t n_rows = 1; n_rows <= 30; n_rows++)
         for (size_t n_panels = 1; n_panels <= 9; n_panels++)

@@ -48,10 +48,11 @@ void check_linear(struct check *c, kvad_linear_f32_fn *ref, kvad_linear_f32_fn *
     static const size_t ks[] = {1,   2,   3,   5,   7,   8,   15,  16,  31,  64,
                                 100, 127, 128, 129, 255, 256, 257, 383, 385, 0};
     static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 0};
-    static const struct shape real[] = {{1, 768, 144}, {1, 768, 48}, {1, 3072, 48}, {1, 192, 36},
-                                        {1, 768, 3},   {2, 768, 12}, {17, 768, 12}, {29, 192, 12},
-                                        {8, 3072, 4},  {33, 64, 5}};
-    for (size_t n_rows = 1; n_rows <= 30; n_rows++)
+    static const struct shape real[] = {{1, 768, 144}, {1, 768, 48},  {1, 3072, 48}, {1, 192, 36},
+                                        {1, 768, 3},   {2, 768, 12},  {17, 768, 12}, {29, 192, 12},
+                                        {8, 3072, 4},  {33, 64, 5},   {16, 257, 35}, {31, 385, 34},
+                                        {32, 130, 33}, {33, 257, 33}, {70, 257, 3}};
+    for (size_t n_rows = 1; n_rows <= 34; n_rows++)
         for (size_t n_panels = 1; n_panels <= 5; n_panels++)
             check_shapes(c, ref, new_fn, (struct shape){n_rows, 19, n_panels}, 4);
     for (size_t n_panels = 1; n_panels <= 33; n_panels++)
