@@ -256,6 +256,7 @@ static void test_failing_allocations_leave_nothing_behind(void **state) {
         struct kvad_model_options options;
         kvad_model_options_init(&options);
         options.allocator = heap.heap.hook;
+        options.n_threads = 3;
         struct kvad_model *model = NULL;
         enum kvad_status status = kvad_model_build(&grouped, &source, &options, &model, &err);
         if (heap.n_calls < k) {
