@@ -167,6 +167,25 @@ static int print(const struct cli_measuring *measuring, const struct kvad_bench_
     return CLI_EXIT_FAILURE;
 }
 
+/* Refuses what the mode asked for would ignore. */
+static int check_mode(const struct cli_settings *s) {
+    const struct cli_stray strays[] = {
+        {!s->experiment, "budget", "", " needs --experiment"},
+        {!s->trace, "trace-file requests seed kv-memory", "", " needs --trace"},
+        {s->trace_file, "requests seed", "",
+         " is for a made-up trace: --trace-file has requests of its own"},
+        {s->synthetic, "n-head", "", " is for a MODEL: that of --synthetic has its own heads"},
+        {s->trace, "contexts prefill batch cache", "--trace and ",
+         " exclude each other: it runs its own requests on grow, static and paged"},
+        {s->experiment, "prefill batch cache weights kv", "--experiment and ",
+         " exclude each other: it measures every policy with the model's own weights and a "
+         "float32 cache"},
+    };
+    if (s->experiment && s->trace)
+        return cli_usage_error(&cli_bench, "--experiment and --trace exclude each other");
+    return cli_refuse_strays(s, strays, CLI_COUNT_OF(strays));
+}
+
 static int run(const struct cli_settings *settings) {
     struct cli_measuring measuring = {.settings = settings, .progress = cli_progress_of(settings)};
     if (settings->synthetic && settings->arguments.n)
@@ -176,15 +195,13 @@ static int run(const struct cli_settings *settings) {
                                "MODEL is missing: kvad bench MODEL, or --synthetic gpt2");
     measuring.name = settings->synthetic ? kvad_synthetic_name((unsigned)settings->synthetic - 1)
                                          : settings->arguments.items[0];
-    if (settings->trace_file && !settings->trace)
-        return cli_usage_error(&cli_bench, "--trace-file needs --trace");
-    if (settings->experiment && settings->trace)
-        return cli_usage_error(&cli_bench, "--experiment and --trace exclude each other");
+    int status = check_mode(settings);
+    if (status != CLI_EXIT_OK) return status;
     cli_catch_interrupt();
     if (settings->experiment) return cli_bench_run_experiment(&measuring);
     if (settings->trace) return cli_bench_run_trace(&measuring);
     struct kvad_bench_result result;
-    int status = measure(&measuring, &result);
+    status = measure(&measuring, &result);
     if (status == CLI_EXIT_OK) status = print(&measuring, &result);
     kvad_bench_result_deinit(&result);
     return status;

@@ -8,21 +8,6 @@
 #include "cli/session.h"
 #include "cli/streams.h"
 
-/* The experiment decides these lists itself. NULL: none was given. */
-static const char *list_in_the_way(const struct cli_settings *s) {
-    const struct {
-        const struct cli_numbers *list;
-        const char *name;
-    } lists[] = {{&s->prefills, "prefill"},
-                 {&s->batches, "batch"},
-                 {&s->policies, "cache"},
-                 {&s->weight_types, "weights"},
-                 {&s->kv_types, "kv"}};
-    for (size_t i = 0; i < CLI_COUNT_OF(lists); i++)
-        if (lists[i].list->is_given) return lists[i].name;
-    return NULL;
-}
-
 static int measure(struct cli_measuring *measuring, struct kvad_experiment_result *result) {
     const struct cli_settings *s = measuring->settings;
     struct kvad_experiment_options options = {.open_model = cli_bench_open_model,
@@ -59,12 +44,6 @@ static int print(const struct cli_measuring *measuring,
 }
 
 int cli_bench_run_experiment(struct cli_measuring *measuring) {
-    const char *list = list_in_the_way(measuring->settings);
-    if (list)
-        return cli_usage_error(&cli_bench,
-                               "--experiment and --%s exclude each other: it measures "
-                               "every policy with the model's own weights and a float32 cache",
-                               list);
     struct kvad_experiment_result result;
     int status = measure(measuring, &result);
     if (status == CLI_EXIT_OK) status = print(measuring, &result);

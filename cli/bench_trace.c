@@ -179,29 +179,15 @@ static int run_on(struct cli_measuring *measuring, struct kvad_model *model) {
     return measured == KVAD_OK ? print(s, &result, measuring->name) : cli_fail(&err);
 }
 
-/* A list of which a trace takes at most so many, and takes more. NULL: none. */
-static const char *list_in_the_way(const struct cli_settings *s) {
-    const struct {
-        const struct cli_numbers *list;
-        size_t most;
-        const char *name;
-    } lists[] = {{&s->contexts, 0, "contexts"},    {&s->prefills, 0, "prefill"},
-                 {&s->batches, 0, "batch"},        {&s->policies, 0, "cache"},
-                 {&s->weight_types, 1, "weights"}, {&s->kv_types, 1, "kv"}};
-    for (size_t i = 0; i < CLI_COUNT_OF(lists); i++)
-        if (lists[i].list->is_given && (!lists[i].most || lists[i].list->n > lists[i].most))
-            return lists[i].name;
-    return NULL;
-}
-
 int cli_bench_run_trace(struct cli_measuring *measuring) {
     const struct cli_settings *s = measuring->settings;
-    const char *list = list_in_the_way(s);
+    const char *list = s->weight_types.n > 1 ? "weights" : s->kv_types.n > 1 ? "kv" : NULL;
+    char shown[CLI_VARIABLE_SIZE];
     if (list)
         return cli_usage_error(&cli_bench,
-                               "--trace and this --%s exclude each other: it runs its own requests "
-                               "on grow, static and paged, in one type of weights and of cache",
-                               list);
+                               "--trace and this %s exclude each other: it runs its own requests "
+                               "in one type of weights and of cache",
+                               cli_option_shown(s, list, shown));
     struct kvad_model *model = NULL;
     struct kvad_error err = {0};
     enum kvad_weight_type weights = KVAD_WEIGHTS_AUTO;

@@ -64,8 +64,10 @@ static int check_stop_ids(const struct cli_session *session) {
     const struct cli_ids *ids = &session->settings->stop_ids;
     for (size_t i = 0; i < ids->n; i++) {
         if ((uint32_t)ids->items[i] < session->info.n_vocab) continue;
-        return cli_usage_error(&cli_generate, "--stop-id %d: the model's ids end at %u",
-                               ids->items[i], session->info.n_vocab - 1);
+        char shown[CLI_VARIABLE_SIZE];
+        return cli_usage_error(&cli_generate, "%s %d: the model's ids end at %u",
+                               cli_option_shown(session->settings, "stop-id", shown), ids->items[i],
+                               session->info.n_vocab - 1);
     }
     return CLI_EXIT_OK;
 }
@@ -114,7 +116,7 @@ static int generate(struct cli_session *session, const struct cli_prompt *prompt
 
 static int run_batch(const struct cli_settings *settings) {
     struct cli_session session = {0};
-    if (settings->prompt || settings->file || settings->ids.is_given || settings->n_samples > 1)
+    if (settings->prompt || settings->file || settings->ids.is_given)
         return cli_usage_error(&cli_generate, "--batch excludes -p, -f, --ids and --samples");
     int status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = check_stop_ids(&session);
@@ -123,14 +125,24 @@ static int run_batch(const struct cli_settings *settings) {
     return status;
 }
 
+/* Refuses what a batch, or a single prompt, would ignore. */
+static int check_mode(const struct cli_settings *s) {
+    const struct cli_stray strays[] = {
+        {!s->batch, "parallel no-prefix-cache show-cache", "", " belongs to --batch"},
+        {s->batch && s->n_samples > 1, "samples", "--batch excludes -p, -f, --ids and ", ""},
+        {s->batch, "no-echo", "", " and --batch exclude each other: its answers hold no prompts"},
+    };
+    return cli_refuse_strays(s, strays, CLI_COUNT_OF(strays));
+}
+
 static int run(const struct cli_settings *settings) {
     struct cli_session session = {0};
     struct cli_prompt prompt = {0};
+    int status = check_mode(settings);
+    if (status != CLI_EXIT_OK) return status;
     cli_catch_interrupt();
     if (settings->batch) return run_batch(settings);
-    if (settings->show_cache)
-        return cli_usage_error(&cli_generate, "--show-cache belongs to --batch");
-    int status = cli_prompt_read(&prompt, settings, &cli_generate, true);
+    status = cli_prompt_read(&prompt, settings, &cli_generate, true);
     if (status == CLI_EXIT_OK) status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = prepare(&prompt, &session);
     if (status == CLI_EXIT_OK) status = generate(&session, &prompt);

@@ -31,11 +31,14 @@ extern const struct cli_choice cli_cpu_choices[];     /* for cli_cpu_name() */
         .max = 0x1p53, .initial = first, .known_as = "random-seed", .help = text                   \
     }
 #define CLI_QUICK_OPTION(text)                                                                     \
-    { .name = "quick", .kind = CLI_FLAG, .offset = CLI_AT(quick), .known_as = "fast", .help = text }
+    {                                                                                              \
+        .name = "quick", .kind = CLI_FLAG, .offset = CLI_AT(quick), .known_as = "fast",            \
+        .rival = "full", .help = text                                                              \
+    }
 #define CLI_FULL_OPTION(text)                                                                      \
     {                                                                                              \
         .name = "full", .kind = CLI_FLAG, .offset = CLI_AT(full), .known_as = "slow all thorough", \
-        .help = text                                                                               \
+        .rival = "quick", .help = text                                                             \
     }
 #define CLI_CTX_OPTION(text)                                                                       \
     {                                                                                              \

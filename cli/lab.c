@@ -247,12 +247,27 @@ static int compare(const struct cli_settings *settings) {
     return status;
 }
 
+/* Refuses what contradicts itself, and what would only count where something is measured. */
+static int check_mode(const struct cli_settings *s) {
+    const char *of_measuring = "quick full fresh seed tokenizer activation weights n-head no-map "
+                               "threads cpu";
+    const struct cli_stray strays[] = {
+        {s->compare, "from", "--compare and ", " exclude each other"},
+        {s->compare, of_measuring, "", " is for measuring: --compare reads two reports"},
+        {s->from, of_measuring, "", " is for measuring: --from reads a report"},
+    };
+    char quick[CLI_VARIABLE_SIZE], full[CLI_VARIABLE_SIZE];
+    if (!s->compare && !s->from && s->quick && s->full)
+        return cli_usage_error(&cli_lab, "%s and %s exclude each other",
+                               cli_option_shown(s, "quick", quick),
+                               cli_option_shown(s, "full", full));
+    return cli_refuse_strays(s, strays, CLI_COUNT_OF(strays));
+}
+
 static int run(const struct cli_settings *settings) {
     size_t n = settings->arguments.n;
-    if (settings->quick && settings->full)
-        return cli_usage_error(&cli_lab, "--quick and --full exclude each other");
-    if (settings->compare && settings->from)
-        return cli_usage_error(&cli_lab, "--compare and --from exclude each other");
+    int status = check_mode(settings);
+    if (status != CLI_EXIT_OK) return status;
     if (settings->compare)
         return n == 2 ? compare(settings)
                       : cli_usage_error(&cli_lab, "--compare takes two reports: kvad lab "

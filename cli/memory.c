@@ -62,11 +62,11 @@ static int compute(const struct cli_settings *settings) {
     struct kvad_memory_question question = {.n_tokens = (uint32_t)settings->n_ctx,
                                             .n_texts = (uint32_t)settings->n_texts,
                                             .block_tokens = (uint32_t)settings->block_tokens};
+    char shown[CLI_VARIABLE_SIZE];
     if (strcmp(settings->config, "?") == 0) return list_names();
-    if (settings->policies.is_given)
-        return cli_usage_error(&cli_memory, "--cache is for measuring: --config compares them all");
     if (settings->kv_types.n > 1)
-        return cli_usage_error(&cli_memory, "--kv takes one type with --config");
+        return cli_usage_error(&cli_memory, "%s takes one type with --config",
+                               cli_option_shown(settings, "kv", shown));
     if (settings->kv_types.n) question.type = (enum kvad_memory_type)settings->kv_types.items[0];
     if (kvad_memory_shape_open(settings->config, &question.shape, &err) != KVAD_OK ||
         kvad_memory_compute(&question, &answer, &err) != KVAD_OK)
@@ -123,6 +123,7 @@ static int measure(const struct cli_settings *settings) {
                                       .name = settings->arguments.items[0],
                                       .progress = cli_progress_of(settings)};
     uint32_t kv[KVAD_KV_TYPE_COUNT];
+    char shown[CLI_VARIABLE_SIZE];
     struct kvad_memory_options options = {
         .open_model = open_model,
         .user = &measuring,
@@ -135,8 +136,10 @@ static int measure(const struct cli_settings *settings) {
         .report = cli_measuring_report,
         .engine_in_use = cli_engine_in_use};
     if (!fill_types(&settings->kv_types, kv, &options.kv.n))
-        return cli_usage_error(&cli_memory, "--kv: q4, q8_0 and q4_0 can only be computed, with "
-                                            "--config; the cache has f32, f16, bf16 and q8");
+        return cli_usage_error(&cli_memory,
+                               "%s: q4, q8_0 and q4_0 can only be computed, with --config; the "
+                               "cache has f32, f16, bf16 and q8",
+                               cli_option_shown(settings, "kv", shown));
     options.kv.items = kv;
     struct kvad_memory_result result;
     struct kvad_error err = {0};
@@ -150,16 +153,28 @@ static int measure(const struct cli_settings *settings) {
     return code;
 }
 
+/* Refuses what measuring, computing or listing would ignore. */
+static int check_mode(const struct cli_settings *s) {
+    const struct cli_stray strays[] = {
+        {s->config, "cache", "", " is for measuring: --config compares them all"},
+        {s->config, "tokenizer activation weights n-head no-map threads cpu", "",
+         " is for measuring: --config opens no model"},
+        {s->config && strcmp(s->config, "?") == 0, "ctx batch kv block json", "",
+         " has no effect on --config ?, which lists names"},
+        {!s->config, "batch", "", " is for --config: one text is measured"},
+    };
+    return cli_refuse_strays(s, strays, CLI_COUNT_OF(strays));
+}
+
 static int run(const struct cli_settings *settings) {
     if (settings->config && settings->arguments.n)
         return cli_usage_error(&cli_memory, "MODEL is measured, --config is computed: give one");
-    if (settings->config) return compute(settings);
-    if (!settings->arguments.n)
+    if (!settings->config && !settings->arguments.n)
         return cli_usage_error(&cli_memory,
                                "MODEL is missing: kvad memory MODEL, or --config gpt2");
-    if (settings->n_texts)
-        return cli_usage_error(&cli_memory, "--batch is for --config: one text is measured");
-    return measure(settings);
+    int status = check_mode(settings);
+    if (status != CLI_EXIT_OK) return status;
+    return settings->config ? compute(settings) : measure(settings);
 }
 
 static const struct cli_example examples[] = {

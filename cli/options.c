@@ -17,7 +17,6 @@ struct parse {
     int argc;
     char **argv;
     int next; /* argument to read next */
-    bool is_given[MAX_OPTIONS];
 };
 
 const struct cli_option *cli_command_option(const struct cli_command *command, size_t index) {
@@ -61,6 +60,39 @@ static size_t find_option(const struct cli_command *command, const char *name, s
     return MAX_OPTIONS;
 }
 
+/* In settings->typed; none for MAX_OPTIONS. */
+static uint64_t bit_of(size_t index) {
+    return index < MAX_OPTIONS ? UINT64_C(1) << index : 0;
+}
+
+static bool is_typed(const struct cli_settings *settings, const char *name, size_t size) {
+    return settings->typed & bit_of(find_option(settings->command, name, size, 0));
+}
+
+const char *cli_option_shown(const struct cli_settings *settings, const char *name,
+                             char out[CLI_VARIABLE_SIZE]) {
+    if (is_typed(settings, name, strlen(name)))
+        snprintf(out, CLI_VARIABLE_SIZE, "--%s", name);
+    else
+        cli_option_variable(&(struct cli_option){.name = name}, out);
+    return out;
+}
+
+int cli_refuse_strays(const struct cli_settings *settings, const struct cli_stray *strays,
+                      size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const struct cli_stray *stray = &strays[i];
+        for (const char *name = stray->options; stray->is_stray && *name;) {
+            size_t size = strcspn(name, " ");
+            if (is_typed(settings, name, size))
+                return cli_usage_error(settings->command, "%s--%.*s%s", stray->before, (int)size,
+                                       name, stray->after);
+            name += size + (name[size] == ' ');
+        }
+    }
+    return CLI_EXIT_OK;
+}
+
 static int unknown_option(const struct cli_command *command, const char *name, size_t size) {
     struct cli_suggestion nearest;
     cli_suggestion_start(&nearest, name, size);
@@ -84,7 +116,6 @@ static int unknown_option(const struct cli_command *command, const char *name, s
 static int set_option(struct parse *parse, size_t index, const char *shown, const char *text) {
     const struct cli_option *option = cli_command_option(parse->command, index);
     char why[512];
-    parse->is_given[index] = true;
     int status = cli_value_parse(option, text, parse->settings, why, sizeof why);
     if (status == CLI_EXIT_USAGE) return cli_usage_error(parse->command, "%s: %s", shown, why);
     if (status != CLI_EXIT_OK) fprintf(stderr, "kvad: %s: %s\n", shown, why);
@@ -94,7 +125,6 @@ static int set_option(struct parse *parse, size_t index, const char *shown, cons
 static void set_switch(struct parse *parse, size_t index) {
     const struct cli_option *option = cli_command_option(parse->command, index);
     void *value = (char *)parse->settings + option->offset;
-    parse->is_given[index] = true;
     if (option->kind == CLI_FLAG) *(bool *)value = true;
     if (option->kind == CLI_COUNT) ++*(uint64_t *)value;
 }
@@ -111,6 +141,7 @@ static int parse_long(struct parse *parse, const char *argument) {
     size_t size = strcspn(name, "=");
     size_t index = find_option(parse->command, name, size, 0);
     if (index == MAX_OPTIONS) return unknown_option(parse->command, name, size);
+    parse->settings->typed |= bit_of(index);
     char shown[CLI_VARIABLE_SIZE];
     snprintf(shown, sizeof shown, "--%.*s", (int)size, name);
     if (!cli_option_takes_value(cli_command_option(parse->command, index))) {
@@ -130,6 +161,7 @@ static int parse_short(struct parse *parse, const char *argument) {
         if (index == MAX_OPTIONS)
             return cli_usage_error(parse->command, "unknown option '-%c' in '%.80s'",
                                    *letter >= ' ' && *letter <= '~' ? *letter : '?', argument);
+        parse->settings->typed |= bit_of(index);
         char shown[] = {'-', *letter, 0};
         if (!cli_option_takes_value(cli_command_option(parse->command, index))) {
             set_switch(parse, index);
@@ -180,7 +212,9 @@ static int parse_arguments(struct parse *parse) {
 static int fill_the_rest(struct parse *parse) {
     const struct cli_option *option;
     for (size_t i = 0; (option = cli_command_option(parse->command, i)); i++) {
-        if (parse->is_given[i]) continue;
+        if (parse->settings->typed & bit_of(i)) continue;
+        if (option->rival && is_typed(parse->settings, option->rival, strlen(option->rival)))
+            continue;
         char variable[CLI_VARIABLE_SIZE];
         cli_option_variable(option, variable);
         const char *text = option->no_variable ? NULL : getenv(variable);
@@ -196,7 +230,7 @@ int cli_options_parse(const struct cli_command *command, int argc, char **argv,
                       struct cli_settings *settings) {
     struct parse parse = {.command = command, .settings = settings, .argc = argc, .argv = argv};
     assert(!cli_command_option(command, MAX_OPTIONS));
-    *settings = (struct cli_settings){0};
+    *settings = (struct cli_settings){.command = command};
     int status = parse_arguments(&parse);
     if (status == CLI_EXIT_OK) status = fill_the_rest(&parse);
     if (status != CLI_EXIT_OK) return status;

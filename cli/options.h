@@ -54,9 +54,10 @@ struct cli_option {
     double min, max;     /* range of INTEGER, NUMBER, SIZE and of each of NUMBERS */
     const struct cli_choice *choices; /* of CHOICE, CHOICES and STAGES */
     const char
-        *known_as;    /* names in other programs, separated by spaces: only to suggest this one */
-    bool no_variable; /* has no KVAD_ variable: it belongs to one call alone */
-    const char *help; /* sentence without a capital and a full stop */
+        *known_as;     /* names in other programs, separated by spaces: only to suggest this one */
+    const char *rival; /* option that excludes it; typed, it wins over this one's variable */
+    bool no_variable;  /* has no KVAD_ variable: it belongs to one call alone */
+    const char *help;  /* sentence without a capital and a full stop */
 };
 
 struct cli_group {
@@ -108,6 +109,23 @@ int cli_options_parse(const struct cli_command *command, int argc, char **argv,
  *  @return CLI_EXIT_OK, CLI_EXIT_USAGE or CLI_EXIT_MEMORY */
 int cli_value_parse(const struct cli_option *option, const char *text,
                     struct cli_settings *settings, char *why, size_t why_size);
+
+/** How an option came to its value, for messages: "--kv", or "KVAD_KV" if a variable set it.
+ *  @return out */
+const char *cli_option_shown(const struct cli_settings *settings, const char *name,
+                             char out[CLI_VARIABLE_SIZE]);
+
+/* Options without an effect on what the line asks for. */
+struct cli_stray {
+    bool is_stray;
+    const char *options;        /* names separated by spaces */
+    const char *before, *after; /* what the message says around "--name" */
+};
+
+/** Usage error for the first stray option that was typed. What only a variable set is passed over:
+ * it is for every call, and this one has no use for it. */
+int cli_refuse_strays(const struct cli_settings *settings, const struct cli_stray *strays,
+                      size_t n);
 
 /** "usage: ..." to stderr with the way to the help; returns CLI_EXIT_USAGE. `command` may be NULL.
  */

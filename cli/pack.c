@@ -31,6 +31,11 @@ static int run(const struct cli_settings *settings) {
     struct cli_session session;
     struct kvad_error err = {0};
     int code = cli_session_load(&session, settings);
+    if (code == CLI_EXIT_OK && session.info.is_packed) {
+        cli_say("%s: is a packed file already: copy it, or pack the model that it was made from",
+                settings->arguments.items[0]);
+        code = CLI_EXIT_UNSUPPORTED;
+    }
     if (code == CLI_EXIT_OK && kvad_model_pack(session.model, settings->output, &err) != KVAD_OK) {
         code = cli_fail(&err);
         /* What failed is the result, not the model. */

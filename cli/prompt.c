@@ -13,8 +13,10 @@ int cli_prompt_read(struct cli_prompt *prompt, const struct cli_settings *settin
     int n_sources = (settings->prompt != NULL) + (settings->file != NULL) + settings->ids.is_given;
     if (n_sources > 1) return cli_usage_error(command, "-p, -f and --ids exclude each other");
     if (settings->ids.is_given) {
+        const struct cli_stray special = {true, "special", "",
+                                          " is for text: --ids are ids already"};
         prompt->is_given = settings->ids.n > 0;
-        return CLI_EXIT_OK;
+        return cli_refuse_strays(settings, &special, 1);
     }
     int status = CLI_EXIT_OK;
     const char *file = settings->file;

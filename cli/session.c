@@ -148,8 +148,10 @@ static void say_pages(const struct cli_session *session) {
 int cli_session_open_engine(struct cli_session *session, uint32_t n_sequences, size_t n_tokens) {
     const struct cli_settings *settings = session->settings;
     if (settings->n_ctx > session->info.n_ctx) {
-        cli_say("--ctx %llu is longer than the model's context of %u tokens",
-                (unsigned long long)settings->n_ctx, session->info.n_ctx);
+        char shown[CLI_VARIABLE_SIZE];
+        cli_say("%s %llu is longer than the model's context of %u tokens",
+                cli_option_shown(settings, "ctx", shown), (unsigned long long)settings->n_ctx,
+                session->info.n_ctx);
         return CLI_EXIT_USAGE;
     }
     struct kvad_engine_options options;

@@ -23,8 +23,12 @@ struct cli_biases {
     size_t n;
 };
 
+struct cli_command; /* cli/options.h */
+
 /* Zero is a valid start; everything is freed by cli_settings_deinit(). */
 struct cli_settings {
+    const struct cli_command *command; /* whose options these are */
+    uint64_t typed;             /* bit i: its option i was on the command line, not in a variable */
     struct cli_texts arguments; /* MODEL and what follows it */
 
     /* prompt */

@@ -160,8 +160,11 @@ static int run(const struct cli_settings *settings) {
     struct cli_prompt prompt = {0};
     struct kvad_tokenizer *tokenizer = NULL;
     struct kvad_error err = {0};
+    const struct cli_stray special = {settings->decode, "special", "",
+                                      " and --decode exclude each other: ids are no text"};
     cli_catch_interrupt();
-    int status = read_text(&prompt, settings);
+    int status = cli_refuse_strays(settings, &special, 1);
+    if (status == CLI_EXIT_OK) status = read_text(&prompt, settings);
     if (status == CLI_EXIT_OK && settings->decode) status = parse_ids(&prompt);
     if (status == CLI_EXIT_OK) status = open_tokenizer(&session, settings, &tokenizer);
     if (status == CLI_EXIT_OK && !settings->decode &&

@@ -107,19 +107,33 @@ static int verify_model(struct verifying *verifying, struct cli_session *session
     return status;
 }
 
+/* Refuses what contradicts itself, and what --faults would ignore. */
+static int check_mode(const struct cli_settings *s) {
+    const struct cli_stray strays[] = {
+        {s->faults, "full checks seed kv tokenizer activation weights n-head no-map cpu", "",
+         " and --faults exclude each other: it runs all quick checks on a model of its own; leave "
+         "MODEL and its options out"}};
+    char quick[CLI_VARIABLE_SIZE], full[CLI_VARIABLE_SIZE];
+    if (s->faults && s->arguments.n)
+        return cli_usage_error(&cli_verify, "--faults runs all quick checks on a model of its own: "
+                                            "leave MODEL out");
+    if (!s->faults && s->quick && s->full)
+        return cli_usage_error(&cli_verify, "%s and %s exclude each other",
+                               cli_option_shown(s, "quick", quick),
+                               cli_option_shown(s, "full", full));
+    return cli_refuse_strays(s, strays, CLI_COUNT_OF(strays));
+}
+
 static int run(const struct cli_settings *settings) {
     struct verifying verifying = {.settings = settings, .progress = cli_progress_of(settings)};
     struct cli_session session;
-    if (settings->quick && settings->full)
-        return cli_usage_error(&cli_verify, "--quick and --full exclude each other");
-    if (settings->faults && (settings->arguments.n || settings->full || settings->checks.is_given))
-        return cli_usage_error(&cli_verify, "--faults runs all quick checks on a model of its own: "
-                                            "leave MODEL, --full and --checks out");
+    int status = check_mode(settings);
+    if (status != CLI_EXIT_OK) return status;
     if (settings->faults) return cli_verify_faults(settings);
     if (!settings->arguments.n)
         return cli_usage_error(&cli_verify, "MODEL is missing: kvad verify MODEL");
     cli_catch_interrupt();
-    int status = cli_session_load(&session, settings);
+    status = cli_session_load(&session, settings);
     if (status == CLI_EXIT_OK) status = verify_model(&verifying, &session);
     cli_session_deinit(&session);
     return status;

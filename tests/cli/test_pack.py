@@ -67,6 +67,14 @@ def test_a_packed_type_cannot_be_asked_for_as_another(kvad, tmp_path):
         assert result.returncode == 4 and b"packed in q4" in result.stderr and result.stdout == b""
 
 
+def test_a_packed_file_that_cannot_be_packed_again_is_named(kvad, tmp_path):
+    packed, again = tmp_path / "m.kvad", tmp_path / "again.kvad"
+    kvad.text("pack", MODEL, "-o", packed, "-q")
+    result = kvad("pack", packed, "-o", again)
+    assert result.returncode == 4 and not again.exists()
+    assert result.stderr.decode().startswith(f"kvad: {packed}: ") and result.stderr.count(b"\n") == 1
+
+
 def test_verbose_tells_the_same_of_a_packed_model(kvad, tmp_path):
     """Family and sizes, as of the model that it was packed from."""
     packed = tmp_path / "m.kvad"
