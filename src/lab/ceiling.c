@@ -27,6 +27,7 @@ struct run {
 static void run_worker(void *ctx, unsigned index, unsigned count) {
     struct run *run = ctx;
     const struct ceiling_ops *ops = run->ceiling->ops;
+    const struct ceiling_operands *operands = &run->ceiling->operands;
     size_t lines = run->bytes / LINE, first = lines * index / count;
     size_t n = lines * (index + 1) / count - first;
     double amount = 0;
@@ -37,8 +38,8 @@ static void run_worker(void *ctx, unsigned index, unsigned count) {
             sink ^= ops->read(run->ceiling->memory + first * LINE, n * LINE, run->way);
         amount = (double)lines * LINE / count * (double)run->n_times;
         break;
-    case MEASURE_FMA: sink = (uint64_t)ops->fma(run->n_times, &amount); break;
-    case MEASURE_DOT: sink = (uint64_t)ops->dot(run->n_times, &amount); break;
+    case MEASURE_FMA: sink = (uint64_t)ops->fma(operands, run->n_times, &amount); break;
+    case MEASURE_DOT: sink = ops->dot(operands, run->n_times, &amount); break;
     }
     atomic_fetch_xor_explicit(&run->sink, sink, memory_order_relaxed);
     if (index == 0) {
@@ -114,6 +115,7 @@ void kvad_ceiling_init(struct kvad_ceiling *ceiling, enum kvad_cpu_level level,
                                      .memory = memory,
                                      .bytes = bytes,
                                      .seconds = seconds};
+    ceiling_operands_init(&ceiling->operands);
     ceiling->way = fastest_way(ceiling);
     ceiling->n_passes = enough(ceiling, MEASURE_READ);
     ceiling->n_fma_steps = enough(ceiling, MEASURE_FMA);

@@ -16,6 +16,7 @@ struct kvad_ceiling {
     double seconds; /* what one measurement lasts, within a factor of 2 */
     unsigned way;   /* the fastest way to read this memory */
     size_t n_passes, n_fma_steps, n_dot_steps;
+    struct ceiling_operands operands;
 };
 
 /** Prepare to measure on `memory`: the weights themselves, so that pages, their place and what a

@@ -1,5 +1,6 @@
 /* defines ceiling_avx2 */
 #include <immintrin.h>
+#include <string.h>
 
 #include "lab/ceiling_ops.h"
 
@@ -30,8 +31,8 @@ static inline vec vec_fma(vec a, vec b, vec c) {
 static inline vec vec_add(vec a, vec b) {
     return _mm256_add_ps(a, b);
 }
-static inline float vec_first(vec a) {
-    return _mm256_cvtss_f32(a);
+static inline vec vec_load(const float *p) {
+    return _mm256_loadu_ps(p);
 }
 
 typedef __m256i ints;
@@ -45,8 +46,13 @@ static inline ints ints_dot(ints sum, ints w, ints x) {
 static inline ints ints_add(ints a, ints b) {
     return _mm256_add_epi32(a, b);
 }
-static inline int32_t ints_first(ints a) {
-    return _mm256_extract_epi32(a, 0);
+static inline ints ints_load(const unsigned char *p) {
+    return block_load(p);
+}
+static inline ints ints_inputs(const signed char *four) {
+    int32_t word;
+    memcpy(&word, four, sizeof word);
+    return _mm256_set1_epi32(word);
 }
 
 #include "lab/ceiling_compute.inc"

@@ -1,5 +1,6 @@
 /* defines ceiling_neon */
 #include <arm_neon.h>
+#include <string.h>
 
 #include "lab/ceiling_ops.h"
 
@@ -28,8 +29,8 @@ static inline vec vec_fma(vec a, vec b, vec c) {
 static inline vec vec_add(vec a, vec b) {
     return vaddq_f32(a, b);
 }
-static inline float vec_first(vec a) {
-    return vgetq_lane_f32(a, 0);
+static inline vec vec_load(const float *p) {
+    return vld1q_f32(p);
 }
 
 /* Without the dot product extension, which not every aarch64 CPU has: widening multiplies. */
@@ -45,8 +46,13 @@ static inline ints ints_dot(ints sum, ints w, ints x) {
 static inline ints ints_add(ints a, ints b) {
     return vaddq_s32(a, b);
 }
-static inline int32_t ints_first(ints a) {
-    return vgetq_lane_s32(a, 0);
+static inline ints ints_load(const unsigned char *p) {
+    return vreinterpretq_s32_u8(vld1q_u8(p));
+}
+static inline ints ints_inputs(const signed char *four) {
+    int32_t word;
+    memcpy(&word, four, sizeof word);
+    return vdupq_n_s32(word);
 }
 
 #include "lab/ceiling_compute.inc"

@@ -3,10 +3,26 @@
 #ifndef KVAD_LAB_CEILING_OPS_H
 #define KVAD_LAB_CEILING_OPS_H
 
+#include "base/compiler.h"
 #include "kernels/kernels.h"
 
 /* Ways to walk over memory; which is the fastest depends on the machine's prefetchers. */
 enum { CEILING_STREAM_CHOICES = 4 /* 1, 2, 4, 8 streams */, CEILING_WAYS = 8 };
+
+/* What the loops compute with. They get it from outside, and their result is the sum of every
+ * product: one that a compiler has left out, since it saw a zero, a one or the same factors in
+ * every step, would be missing from it. */
+enum {
+    CEILING_STARTS = 192,  /* floats of the widest level: its chains by its lanes */
+    CEILING_WEIGHTS = 768, /* bytes of a step, of the widest level */
+    CEILING_STEPS = 4      /* steps with weights of their own; then they come again */
+};
+struct ceiling_operands {
+    float start[CEILING_STARTS], factor, term; /* every step: value = value * factor + term */
+    /* 0 to 127, so that two products with an input fit in 16 bits */
+    KVAD_ALIGNED(64) unsigned char weights[CEILING_STEPS][CEILING_WEIGHTS];
+    signed char inputs[4]; /* byte i of a step is multiplied by inputs[i % 4] */
+};
 
 struct ceiling_ops {
     const char *name;
@@ -14,12 +30,13 @@ struct ceiling_ops {
      * prefetches for way >= 4. The result is the exclusive or of all
      * 64-bit words, so that no read can be left out. */
     uint64_t (*read)(const unsigned char *data, size_t bytes, unsigned way);
-    /* `n_steps` rounds of independent multiply-adds in float32; *flops: operations done, two for
-     * each multiply-add. */
-    float (*fma)(size_t n_steps, double *flops);
-    /* The same with products of 8-bit integers summed in 32 bits; NULL: the level has no
-     * instruction for it. */
-    int32_t (*dot)(size_t n_steps, double *ops);
+    /* `n_steps` rounds of independent multiply-adds in float32, one on each of the first
+     * operands->start; *flops: operations done, two for each multiply-add. The result is the sum
+     * of all values. */
+    float (*fma)(const struct ceiling_operands *operands, size_t n_steps, double *flops);
+    /* Step s adds all products of the first bytes of weights[s % CEILING_STEPS] in 32 bits. The
+     * result is the sum of all, modulo 2^32. NULL: the level has no instruction for it. */
+    uint32_t (*dot)(const struct ceiling_operands *operands, size_t n_steps, double *ops);
 };
 
 extern const struct ceiling_ops ceiling_plain;
@@ -28,6 +45,9 @@ extern const struct ceiling_ops ceiling_avx2, ceiling_avx512, ceiling_avx512_vnn
 #elif defined(__aarch64__)
 extern const struct ceiling_ops ceiling_neon;
 #endif
+
+/** Operands to measure with: the floats go to 1, all weights and inputs are other than 0. */
+void ceiling_operands_init(struct ceiling_operands *operands);
 
 /** The loops of a level that this CPU supports. The portable level is C compiled with the CPU's
  * fma, hence has the same limits as the vectors it is compiled to. */

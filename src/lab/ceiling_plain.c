@@ -31,8 +31,8 @@ static inline vec vec_fma(vec a, vec b, vec c) {
 static inline vec vec_add(vec a, vec b) {
     return a + b;
 }
-static inline float vec_first(vec a) {
-    return a;
+static inline vec vec_load(const float *p) {
+    return *p;
 }
 
 #include "lab/ceiling_compute.inc"

@@ -28,6 +28,7 @@ struct bench {
     float *x, *y;         /* [N_ROWS][D_FF] and room for one row of logits */
     unsigned char *quant; /* [N_ROWS] quantised rows of D_MODEL inputs */
     const struct ceiling_ops *ceiling;
+    struct ceiling_operands operands;
     unsigned read_way; /* the fastest */
     volatile float sink;
 };
@@ -57,12 +58,12 @@ static struct work run_ceiling_read(struct bench *b) {
 }
 static struct work run_ceiling_fma(struct bench *b) {
     struct work work = {0};
-    b->sink = b->ceiling->fma(2000000, &work.flops);
+    b->sink = b->ceiling->fma(&b->operands, 2000000, &work.flops);
     return work;
 }
 static struct work run_ceiling_dot(struct bench *b) {
     struct work work = {0};
-    b->sink = (float)b->ceiling->dot(2000000, &work.flops);
+    b->sink = (float)b->ceiling->dot(&b->operands, 2000000, &work.flops);
     return work;
 }
 static struct work run_decode_head(struct bench *b) {
@@ -363,6 +364,7 @@ void bench_kernels(const struct kvad_kernels *kernels, enum kvad_cpu_level level
     b.y = new_values((size_t)N_ROWS * D_FF);
     b.narrow = new_halves(AREA / sizeof *b.narrow);
     b.quant = (unsigned char *)new_values(N_ROWS * kvad_quant_row_bytes(D_MODEL) / sizeof(float));
+    ceiling_operands_init(&b.operands);
     run_quantise_row(&b);
     find_read_way(&b);
     run_items(&b, op);
