@@ -46,9 +46,6 @@ static inline ints ints_dot(ints sum, ints w, ints x) {
 static inline ints ints_add(ints a, ints b) {
     return _mm256_add_epi32(a, b);
 }
-static inline ints ints_load(const unsigned char *p) {
-    return block_load(p);
-}
 static inline ints ints_inputs(const signed char *four) {
     int32_t word;
     memcpy(&word, four, sizeof word);

@@ -3,10 +3,10 @@
 void ceiling_operands_init(struct ceiling_operands *operands) {
     /* The chains' end is 1e-6 / (1 - 0.999999) = 1. */
     *operands = (struct ceiling_operands){
-        .factor = 0.999999f, .term = 1e-6f, .inputs = {127, -31, 7, -127}};
+        .factor = 0.999999f, .term = 1e-6f, .n_sets = CEILING_SETS, .inputs = {127, -31, 7, -127}};
     for (int i = 0; i < CEILING_STARTS; i++)
         operands->start[i] = (float)i;
-    for (int step = 0; step < CEILING_STEPS; step++)
+    for (int step = 0; step < CEILING_SETS; step++)
         for (int i = 0; i < CEILING_WEIGHTS; i++)
             operands->weights[step][i] = (unsigned char)(1 + (i * 37 + step * 11) % 127);
 }

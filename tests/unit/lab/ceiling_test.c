@@ -69,7 +69,8 @@ static uint32_t plain_dot(const struct ceiling_operands *operands, size_t n_step
     uint32_t sum = 0;
     for (size_t step = 0; step < n_steps; step++)
         for (size_t i = 0; i < n_bytes; i++)
-            sum += (uint32_t)(operands->weights[step % CEILING_STEPS][i] * operands->inputs[i % 4]);
+            sum +=
+                (uint32_t)(operands->weights[step % operands->n_sets][i] * operands->inputs[i % 4]);
     return sum;
 }
 
@@ -88,13 +89,14 @@ static void test_every_product_of_bytes_of_every_level_is_in_the_result(void **s
         if (!kvad_cpu_level_supported((enum kvad_cpu_level)level)) continue;
         const struct ceiling_ops *ops = ceiling_ops_of((enum kvad_cpu_level)level);
         for (size_t n_steps = 1; ops->dot && n_steps <= 1001; n_steps += 1 + n_steps / 8 * 50)
-            for (int i = 0; i < 2; i++) {
+            for (size_t i = 0; i < 2 * CEILING_SETS; i++) {
                 double count;
-                uint32_t value = ops->dot(&operands[i], n_steps, &count);
+                operands[i % 2].n_sets = 1 + i / 2;
+                uint32_t value = ops->dot(&operands[i % 2], n_steps, &count);
                 size_t n_bytes = (size_t)(count / 2) / n_steps;
                 assert_in_range(n_bytes, 64, CEILING_WEIGHTS);
                 assert_true(count == 2.0 * (double)(n_bytes * n_steps));
-                assert_int_equal(value, plain_dot(&operands[i], n_steps, n_bytes));
+                assert_int_equal(value, plain_dot(&operands[i % 2], n_steps, n_bytes));
             }
     }
 }
