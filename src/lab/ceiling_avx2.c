@@ -21,7 +21,7 @@ static inline uint64_t block_fold(block a) {
 }
 
 typedef __m256 vec;
-enum { VEC_WIDTH = 8, FMA_CHAINS = 12, DOT_CHAINS = 8 };
+enum { VEC_WIDTH = 8, FMA_CHAINS = 12, DOT_CHAINS = 6 };
 static inline vec vec_set(float x) {
     return _mm256_set1_ps(x);
 }

@@ -2,8 +2,10 @@
 
 void ceiling_operands_init(struct ceiling_operands *operands) {
     /* The chains' end is 1e-6 / (1 - 0.999999) = 1. */
-    *operands = (struct ceiling_operands){
-        .factor = 0.999999f, .term = 1e-6f, .n_sets = CEILING_SETS, .inputs = {127, -31, 7, -127}};
+    *operands = (struct ceiling_operands){.factor = 0.999999f,
+                                          .term = 1e-6f,
+                                          .n_sets = CEILING_SETS,
+                                          .inputs = {{127, -31, 7, -127}, {-5, 127, -127, 63}}};
     for (int i = 0; i < CEILING_STARTS; i++)
         operands->start[i] = (float)i;
     for (int step = 0; step < CEILING_SETS; step++)

@@ -14,15 +14,16 @@ enum { CEILING_STREAM_CHOICES = 4 /* 1, 2, 4, 8 streams */, CEILING_WAYS = 8 };
  * every step, would be missing from it. */
 enum {
     CEILING_STARTS = 192,  /* floats of the widest level: its chains by its lanes */
-    CEILING_WEIGHTS = 768, /* bytes of a step, of the widest level */
+    CEILING_WEIGHTS = 384, /* bytes of a step, of the widest level */
     CEILING_SETS = 4       /* of weights; step s has set s % n_sets */
 };
 struct ceiling_operands {
     float start[CEILING_STARTS], factor, term; /* every step: value = value * factor + term */
     /* 0 to 127, so that two products with an input fit in 16 bits */
     KVAD_ALIGNED(64) unsigned char weights[CEILING_SETS][CEILING_WEIGHTS];
-    size_t n_sets;         /* 1 to CEILING_SETS */
-    signed char inputs[4]; /* byte i of a step is multiplied by inputs[i % 4] */
+    size_t n_sets; /* 1 to CEILING_SETS */
+    /* Byte i of a step is multiplied by inputs[0][i % 4] and by inputs[1][i % 4]. */
+    signed char inputs[2][4];
 };
 
 struct ceiling_ops {
@@ -35,8 +36,9 @@ struct ceiling_ops {
      * operands->start; *flops: operations done, two for each multiply-add. The result is the sum
      * of all values. */
     float (*fma)(const struct ceiling_operands *operands, size_t n_steps, double *flops);
-    /* Step s adds all products of the first bytes of weights[s % n_sets] in 32 bits. The
-     * result is the sum of all, modulo 2^32. NULL: the level has no instruction for it. */
+    /* Step s adds all products of the first bytes of weights[s % n_sets] with both inputs in 32
+     * bits: a weight that is loaded is used twice, or loads would be the limit. The result is the
+     * sum of all, modulo 2^32. NULL: the level has no instruction for it. */
     uint32_t (*dot)(const struct ceiling_operands *operands, size_t n_steps, double *ops);
 };
 

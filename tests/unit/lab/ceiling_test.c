@@ -67,10 +67,12 @@ static void test_every_multiply_add_of_every_level_is_in_the_result(void **state
 
 static uint32_t plain_dot(const struct ceiling_operands *operands, size_t n_steps, size_t n_bytes) {
     uint32_t sum = 0;
-    for (size_t step = 0; step < n_steps; step++)
+    for (size_t step = 0; step < n_steps; step++) {
+        const unsigned char *weights = operands->weights[step % operands->n_sets];
         for (size_t i = 0; i < n_bytes; i++)
-            sum +=
-                (uint32_t)(operands->weights[step % operands->n_sets][i] * operands->inputs[i % 4]);
+            sum += (uint32_t)(weights[i] * operands->inputs[0][i % 4]) +
+                   (uint32_t)(weights[i] * operands->inputs[1][i % 4]);
+    }
     return sum;
 }
 
@@ -83,8 +85,8 @@ static void test_every_product_of_bytes_of_every_level_is_in_the_result(void **s
     for (size_t i = 0; i < sizeof operands[1].weights; i++)
         operands[1].weights[i / CEILING_WEIGHTS][i % CEILING_WEIGHTS] =
             (unsigned char)random_below(&random, 128);
-    for (size_t i = 0; i < 4; i++)
-        operands[1].inputs[i] = (signed char)((int)random_below(&random, 255) - 127);
+    for (size_t i = 0; i < 8; i++)
+        operands[1].inputs[i / 4][i % 4] = (signed char)((int)random_below(&random, 255) - 127);
     for (int level = 0; level < KVAD_CPU_LEVEL_COUNT; level++) {
         if (!kvad_cpu_level_supported((enum kvad_cpu_level)level)) continue;
         const struct ceiling_ops *ops = ceiling_ops_of((enum kvad_cpu_level)level);
@@ -93,9 +95,9 @@ static void test_every_product_of_bytes_of_every_level_is_in_the_result(void **s
                 double count;
                 operands[i % 2].n_sets = 1 + i / 2;
                 uint32_t value = ops->dot(&operands[i % 2], n_steps, &count);
-                size_t n_bytes = (size_t)(count / 2) / n_steps;
-                assert_in_range(n_bytes, 64, CEILING_WEIGHTS);
-                assert_true(count == 2.0 * (double)(n_bytes * n_steps));
+                size_t n_bytes = (size_t)(count / 4) / n_steps;
+                assert_in_range(n_bytes, 32, CEILING_WEIGHTS);
+                assert_true(count == 4.0 * (double)(n_bytes * n_steps));
                 assert_int_equal(value, plain_dot(&operands[i % 2], n_steps, n_bytes));
             }
     }
@@ -111,8 +113,8 @@ static void test_operands_stay_ordinary_numbers(void **state) {
     assert_true(mean > 0.9 && mean < 1.1);
     for (size_t i = 0; i < sizeof operands.weights; i++)
         assert_in_range(operands.weights[i / CEILING_WEIGHTS][i % CEILING_WEIGHTS], 1, 127);
-    for (size_t i = 0; i < 4; i++)
-        assert_true(operands.inputs[i] != 0);
+    for (size_t i = 0; i < 8; i++)
+        assert_true(operands.inputs[i / 4][i % 4] != 0);
 }
 
 static void test_rates_are_positive_on_any_number_of_threads(void **state) {
