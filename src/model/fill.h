@@ -2,7 +2,9 @@
  * step.
  *
  * Memory belongs to the node of the worker that writes to it first, and a node reads its own memory
- * faster. So the load keeps to the shares of the forward pass. */
+ * faster. So the load keeps to the shares of the forward pass. Where a step cuts otherwise (few
+ * rows for many workers: segments; prompts with quantised weights: pairs of panels of `up`), panels
+ * at the borders of a share are another's. */
 #ifndef KVAD_MODEL_FILL_H
 #define KVAD_MODEL_FILL_H
 

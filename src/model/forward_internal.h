@@ -17,6 +17,9 @@ enum {
     FORWARD_HEAD_ROWS = 32
 };
 
+/* Rows that are shared are added and quantised panel by panel, which cut panels would not allow. */
+_Static_assert(FORWARD_SPLIT_ROWS <= FORWARD_PRIVATE_ROWS, "rows are either shared or cut finer");
+
 /* One row of a step. */
 struct forward_row {
     uint32_t item;
